@@ -11,7 +11,7 @@ import click
 from amqp_streams.cli import settings as node
 from amqp_streams.cli.commands.serve import serve as node_serve
 from knative_gateway.cli import settings as gateway
-from knative_gateway.cli.serve import serve as gateway_serve
+from knative_gateway.cli.commands.serve import serve as gateway_serve
 from service_parts.settings.reference import Contents, Kind, Section, Setting, Shape
 from service_parts.settings.sources import Name, flag_of
 

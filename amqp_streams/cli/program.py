@@ -11,6 +11,7 @@ import click
 from amqp_streams import __version__
 from amqp_streams.errors import AmqpStreamsError, ConfigError
 from service_parts.command_line.program import CONTEXT, Entry, Faults, Program
+from service_parts.command_line.wording import json_line
 
 _NODE: Final = "node"
 
@@ -50,10 +51,7 @@ def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
     from amqp_streams.cli.terminal.wording import condition, sentence  # noqa: PLC0415  # loads the client
 
     words = sentence(error)
-    click.echo(
-        json.dumps({"error": words, "condition": condition(error)}) if as_json else f"amqp-streams: {words}",
-        err=True,
-    )
+    click.echo(json_line(words, condition(error)) if as_json else f"amqp-streams: {words}", err=True)
 
 
 @click.command(
@@ -79,11 +77,12 @@ def main(url: str | None) -> None:  # commands look it up (connection.py)
 
 
 @click.command()
-def version() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def version(*, as_json: bool) -> None:
     """Show the version.
 
     \b
     Examples:
       amqp-streams version
     """
-    click.echo(__version__)
+    click.echo(json.dumps({"version": __version__}) if as_json else __version__)

@@ -6,15 +6,17 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from knative_gateway import __version__
 from knative_gateway.errors import ConfigError, GatewayError
-from knative_gateway.resources.objects import Object, child, entries, group_of, text
+from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
 
 TIMEOUT_S: Final = 60
 MANAGER: Final = "knative-gateway-cli"
@@ -105,19 +107,63 @@ class Client:
           GatewayError: the gateway does not answer.
         """
         asked = f"?{urlencode(query)}" if query else ""
-        headers = {"Accept": accept, "Content-Type": type_, "User-Agent": f"{MANAGER}/{__version__}"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
+        with self._opened(method, path + asked, data, {"Accept": accept, "Content-Type": type_}) as answer:
+            return answer.status, _document(answer.read())
+
+    def post_event(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Send an event to the ingress.
+
+        Raises:
+          RefusedError: the gateway does not accept the event.
+          GatewayError: the gateway does not answer.
+        """
+        with self._opened("POST", path, body, headers) as answer:
+            answer.read()
+
+    def watch(
+        self, path: str, *, query: Mapping[str, str], accept: str = JSON, timeout_s: int
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the changes of a collection as (`ADDED`, object) etc., for at most `timeout_s` seconds.
+
+        Bookmarks are left out.
+
+        Raises:
+          RefusedError: the request is refused, or the watch ends with an error.
+          GatewayError: the gateway does not answer.
+        """
+        asked = urlencode({**query, "watch": "true", "timeoutSeconds": str(timeout_s)})
+        with self._opened("GET", f"{path}?{asked}", None, {"Accept": accept}, timeout_s + TIMEOUT_S) as lines:
+            for line in lines:
+                change = _document(line)
+                type_, found = text(change, "type"), change.get("object")
+                assert isinstance(found, dict), "every change has an object"
+                if type_ == "ERROR":
+                    raise RefusedError(text(found, "message"), number(found, "code"))
+                if type_ != "BOOKMARK":
+                    yield type_, found
+
+    @contextmanager
+    def _opened(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+        timeout_s: int = TIMEOUT_S,
+    ) -> Iterator[Any]:
+        """Send a request, and translate the errors of reading its answer."""
+        more = {"User-Agent": f"{MANAGER}/{__version__}", **headers}
+        if self._token:
+            more["Authorization"] = f"Bearer {self._token}"
         # the constructor checks the scheme
-        url = f"{self.server}{path}{asked}"
-        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
+        request = urllib.request.Request(f"{self.server}{path}", data, more, method=method)  # noqa: S310
         try:
-            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
-                return answer.status, _document(answer.read())
+            with self._opener.open(request, timeout=timeout_s) as answer:
+                yield answer
         except urllib.error.HTTPError as error:
             raise RefusedError(_reason(error), error.code) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             message = (
                 f"{self.server} cannot be reached: {_unreachable(getattr(error, 'reason', None) or error)}"
             )

@@ -8,46 +8,62 @@ from amqp_streams.errors import AmqpStreamsError
 from knative_gateway import __version__
 from knative_gateway.errors import ConfigError, GatewayError
 from service_parts.command_line.program import CONTEXT, Entry, Faults, Program
+from service_parts.command_line.wording import json_line, plain_sentence
 
 _COMMANDS: Final = {
     name: Entry(where, summary, "gateway")
     for name, where, summary in (
         (
             "serve",
-            "knative_gateway.cli.serve:serve",
+            "knative_gateway.cli.commands.serve:serve",
             "Run a gateway, and an event log node unless --amqp names one.",
         ),
-        ("apply", "knative_gateway.cli.resources:apply", "Create or change resources from files."),
-        ("get", "knative_gateway.cli.resources:get", "Show resources."),
-        ("delete", "knative_gateway.cli.resources:delete", "Delete resources."),
+        ("apply", "knative_gateway.cli.commands.resources:apply", "Create or change resources from files."),
+        ("get", "knative_gateway.cli.commands.resources:get", "Show resources."),
+        (
+            "describe",
+            "knative_gateway.cli.commands.describing:describe",
+            "Show all about resources: settings, conditions, Events, failures.",
+        ),
+        ("create", "knative_gateway.cli.commands.creating:create", "Create a Broker or a Trigger."),
+        ("delete", "knative_gateway.cli.commands.resources:delete", "Delete resources."),
+        (
+            "wait",
+            "knative_gateway.cli.commands.waiting:wait",
+            "Wait until resources have a condition, or are deleted.",
+        ),
+        ("send", "knative_gateway.cli.commands.sending:send", "Send an event to a Broker or Channel."),
         (
             "history",
-            "knative_gateway.cli.subscribers:history",
+            "knative_gateway.cli.commands.subscribers:history",
             "Show the latest failed deliveries of a Trigger or Subscription.",
         ),
         (
             "pause",
-            "knative_gateway.cli.subscribers:pause",
+            "knative_gateway.cli.commands.subscribers:pause",
             "Stop deliveries; events wait in the log.",
         ),
-        ("resume", "knative_gateway.cli.subscribers:resume", "Continue after `pause`."),
+        ("resume", "knative_gateway.cli.commands.subscribers:resume", "Continue after `pause`."),
         (
             "replay",
-            "knative_gateway.cli.subscribers:replay",
+            "knative_gateway.cli.commands.subscribers:replay",
             "Deliver again from an earlier start in the log.",
         ),
-        ("redrive", "knative_gateway.cli.subscribers:redrive", "Deliver failed events again."),
+        ("redrive", "knative_gateway.cli.commands.subscribers:redrive", "Deliver failed events again."),
         (
             "kubeconfig",
-            "knative_gateway.cli.kubeconfig:command",
+            "knative_gateway.cli.commands.kubeconfig:command",
             "Write a kubeconfig for kubectl and Kubernetes clients.",
         ),
     )
 }
 
 
-def _complain(error: Exception, _as_json: bool) -> None:  # as `Faults` calls it
-    click.echo(f"knative-gateway: {str(error) or type(error).__doc__}", err=True)
+def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
+    words = plain_sentence(error)
+    click.echo(
+        json_line(words, getattr(error, "code", None)) if as_json else f"knative-gateway: {words}", err=True
+    )
 
 
 @click.command(

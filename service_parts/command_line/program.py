@@ -1,17 +1,19 @@
 """[io] A program with a table of commands, and their exit statuses.
 
 Law: **stdout has data, stderr has messages**. Exit status: 0 done, 1 failed, 2 usage error, 130 interrupted.
+With `--json` (or `--format json`, `-o json`), every error is one line on stderr, an object of JSON.
 A reader that closes stdout early (`| head`) does not cause a failure. A command whose extra is not installed
 is a usage error.
 """
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import pairwise, takewhile
 from typing import Any, Final, NoReturn
 
 import click
@@ -23,6 +25,9 @@ DONE: Final = 0
 FAILED: Final = 1
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
+
+_FORMAT_OPTIONS: Final = frozenset({"--format", "--output", "-o"})
+_JSON_WORDS: Final = frozenset({"--json", "-ojson", *(f"{name}=json" for name in _FORMAT_OPTIONS)})
 
 CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 """Settings of click that every program has."""
@@ -41,7 +46,8 @@ class Entry:
 class Faults:
     """The errors of a product.
 
-    `complain` writes an error to stderr, as a line of JSON if its argument is True.
+    `complain` writes an error to stderr, as a line of JSON if its argument is True. With JSON, it also gets
+    the usage errors that click detects.
     """
 
     failures: tuple[type[Exception], ...]
@@ -106,7 +112,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> NoReturn:
         """Run the command, and end the process with its exit status.
 
-        Only the usage errors that click detects are left to click.
+        Without `--json`, the usage errors that click detects are left to click.
         """
         _open_standard_descriptors()
         words = (*ctx._protected_args, *ctx.args)
@@ -120,8 +126,13 @@ class Program(click.Group):
             # The reader has what it wanted, as `head` does.
             status = DONE
         except self._failures as error:
-            self._faults.complain(error, "--json" in words)
+            self._faults.complain(error, wants_json(words))
             status = USAGE_ERROR if isinstance(error, self._usage_errors) else FAILED
+        except click.ClickException as error:
+            if not wants_json(words):
+                raise
+            self._faults.complain(error, True)
+            status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = INTERRUPTED
         ctx.exit(status if isinstance(status, int) else DONE)
@@ -129,6 +140,15 @@ class Program(click.Group):
     def _extra_of(self, command: str) -> Any:
         extra = self.table[command].extra if command in self.table else None
         return nullcontext() if extra is None else needs_extra(command, extra)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether the words of a command line ask for JSON, so that errors are JSON, too."""
+    # Not by click: the error may be that click cannot parse the words.
+    options = tuple(takewhile(lambda word: word != "--", words))
+    return not _JSON_WORDS.isdisjoint(options) or any(
+        name in _FORMAT_OPTIONS and value == "json" for name, value in pairwise(options)
+    )
 
 
 def _open_standard_descriptors() -> None:

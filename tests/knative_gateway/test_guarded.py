@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from knative_gateway.cli.kubeconfig import kubeconfig
+from knative_gateway.cli.commands.kubeconfig import kubeconfig
 from knative_gateway.cli.settings import gateway_settings
 from knative_gateway.config import GatewaySettings
 from knative_gateway.resources.documents.manifests import written_yaml

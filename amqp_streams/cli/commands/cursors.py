@@ -17,11 +17,10 @@ from amqp_streams.cli.commands.positions import (
     target,
 )
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
-from amqp_streams.cli.terminal.console import confirmed, print_json, print_table, say
+from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import CursorInfo, Management, ManagementError
 
-_FAILED: Final = 1
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
@@ -102,8 +101,7 @@ def reset(
     found = managed(node, lambda management: _found(management, log, cursor), log=log)
     check_partition(start, partition, found.positions)
     if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.positions):
-        say("nothing was moved")
-        return _FAILED
+        return declined("nothing was moved", as_json=as_json)
     one = managed(
         node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log
     )
@@ -118,8 +116,9 @@ def reset(
 @click.argument("address")
 @click.argument("cursor")
 @YES
+@AS_JSON
 @client_options
-def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
+def remove(address: str, cursor: str, *, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
     """Remove CURSOR of the log at ADDRESS.
     A consumer with its name then begins anew. Refused while a consumer uses it.
 
@@ -132,14 +131,13 @@ def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
     # Before the question: a name that does not exist is an error, whatever the answer is.
     found = managed(node, lambda management: _found(management, log, cursor), log=log)
     if not yes and not confirmed(f"Remove cursor {cursor} of {log} with its position?"):
-        say("nothing was removed")
-        return _FAILED
+        return declined("nothing was removed", as_json=as_json)
 
     async def forgotten(management: Management) -> None:
         await management.delete_cursor(log, found.id)
 
     managed(node, forgotten, log=log)
-    say(f"{cursor} was removed")
+    report(f"{cursor} was removed", as_json=as_json, removed=found.id, log=log)
     return 0
 
 

@@ -1,7 +1,5 @@
 """`amqp-streams group …`: list, describe, move and remove consumer groups."""
 
-from typing import Final
-
 import click
 
 from amqp_streams.cli.commands.positions import (
@@ -17,11 +15,9 @@ from amqp_streams.cli.commands.positions import (
     target,
 )
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
-from amqp_streams.cli.terminal.console import confirmed, print_json, print_table, say
+from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import GroupInfo
-
-_FAILED: Final = 1
 
 
 @click.group(cls=NodeGroup, short_help="List, describe, move and remove consumer groups.")
@@ -110,8 +106,7 @@ def reset(
     ).positions
     check_partition(start, partition, positions)
     if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, positions):
-        say("nothing was moved")
-        return _FAILED
+        return declined("nothing was moved", as_json=as_json)
     _show(
         managed(
             node, lambda management: management.reset_group(log, group, start, partition=partition), log=log
@@ -125,8 +120,9 @@ def reset(
 @click.argument("address")
 @click.argument("group")
 @YES
+@AS_JSON
 @client_options
-def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
+def remove(address: str, group: str, *, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
     """Remove the cursor and the epochs of GROUP in the log at ADDRESS. Refused while it has members.
 
     \b
@@ -136,10 +132,9 @@ def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
     """
     node, log = endpoint.at(address)
     if not yes and not confirmed(f"Remove group {group} of {log} with its position and its epochs?"):
-        say("nothing was removed")
-        return _FAILED
+        return declined("nothing was removed", as_json=as_json)
     managed(node, lambda management: management.delete_group(log, group), log=log, group=group)
-    say(f"{group} was removed")
+    report(f"{group} was removed", as_json=as_json, removed=group, log=log)
     return 0
 
 

@@ -10,11 +10,12 @@ from amqp_streams.cli.commands.info import show
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
 from amqp_streams.cli.terminal.console import (
     confirmed,
+    declined,
     human_bytes,
     human_duration,
     print_json,
     print_table,
-    say,
+    report,
 )
 from amqp_streams.cli.terminal.parameters import NAME, Bound
 from amqp_streams.cli.terminal.rendering import plain
@@ -22,7 +23,6 @@ from amqp_streams.cli.terminal.setting_options import setting_options
 from amqp_streams.client import LogExtent, LogSummary
 from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
 
-_FAILED: Final = 1
 _ASKED_MAX: Final = 1024
 """The most partitions in one request for figures: the node answers a request in one loop iteration."""
 
@@ -177,8 +177,9 @@ def update(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
 @log.command()
 @click.argument("name", type=NAME)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
-def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
+def delete(name: str, *, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
     """Delete the log NAME and all its events.
 
     \b
@@ -187,8 +188,7 @@ def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams log delete temps --yes
     """
     if not yes and not confirmed(f"Delete the log {name} and all its events?"):
-        say("nothing was deleted")
-        return _FAILED
+        return declined("nothing was deleted", as_json=as_json)
     managed(endpoint, lambda management: management.delete_log(name), log=name)
-    say(f"{name} was deleted")
+    report(f"{name} was deleted", as_json=as_json, deleted=name)
     return 0

@@ -7,7 +7,7 @@ from time import strftime
 
 import click
 
-from amqp_streams.cli.terminal.console import confirmed, print_json, say
+from amqp_streams.cli.terminal.console import confirmed, declined, print_json
 from amqp_streams.storage import repairing
 from amqp_streams.storage.catalog import QUARANTINE
 from amqp_streams.storage.repairing import Plan
@@ -45,8 +45,7 @@ def repair(directory: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         # On stderr, like the question: stdout has only the result.
         _print_steps(planned, err=True)
         if not confirmed(f"Repair {directory}?"):
-            say("nothing was changed")
-            return _FAILED
+            return declined("nothing was changed", as_json=as_json)
     done = repairing.repair(planned, name=_unused(directory / QUARANTINE, strftime("%Y%m%d-%H%M%S")))
     if as_json:
         print_json(

@@ -4,17 +4,18 @@ A user can log in with PLAIN only if the name or password has characters that SC
 entry is older than SCRAM support.
 """
 
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from amqp_streams.cli.terminal.console import print_json, print_table, say
+from amqp_streams.cli.terminal.console import print_json, print_table, report, say
 from amqp_streams.cli.terminal.reading import password_from_stdin
+from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.server.identity.users import SCRAM_ITERATIONS, UsersFile
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 from amqp_streams.wire.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
-_FAILED = 1
 _USERS = click.option(
     "--users",
     "file",
@@ -25,6 +26,8 @@ _USERS = click.option(
     show_envvar=True,
     help="The users file; the first 'add' creates it.",
 )
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(short_help="Manage the users file of a node.")
@@ -57,7 +60,8 @@ def user() -> None:
     show_default=True,
     help="Rounds of hashing: for each guess of an attacker who has the file, and for each login of the user.",
 )
-def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -> None:
+@_JSON
+def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int, as_json: bool) -> None:
     """Add the user NAME, or give it a new password.
 
     \b
@@ -76,7 +80,8 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
         new = users.add(name, password)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    say(f"{name} was added" if new else f"{name} has a new password")
+    words = f"{name} was added" if new else f"{name} has a new password"
+    report(words, as_json=as_json, user=name, new=new)
     if not _knows_scram(users, name):
         say(
             "the name or password has characters that SCRAM does not allow: this user can log in with PLAIN"
@@ -87,23 +92,27 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
 @user.command()
 @click.argument("name")
 @_USERS
-def remove(name: str, *, file: Path) -> int:
+@_JSON
+def remove(name: str, *, file: Path, as_json: bool) -> int:
     """Remove the user NAME. A running node closes the user's connections at the next reload (SIGHUP).
 
     \b
     Examples:
       amqp-streams user remove alice --users users.json
     """
-    if UsersFile.load(file).remove(name):
-        say(f"{name} was removed")
+    users = UsersFile.load(file)
+    if users.remove(name):
+        report(f"{name} was removed", as_json=as_json, removed=name)
         return 0
-    say(f"amqp-streams: no user named {name}")
-    return _FAILED
+    near = get_close_matches(name, users.names, n=1)
+    suggestion = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams user list --users {file}'"
+    message = f"no user named {name!r}; {suggestion}"
+    raise AmqpStreamsError(message)
 
 
 @user.command("list")
 @_USERS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_JSON
 def list_(*, file: Path, as_json: bool) -> None:
     """List the users and the mechanisms that each can log in with.
 

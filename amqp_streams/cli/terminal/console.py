@@ -9,6 +9,8 @@ from typing import Final, Protocol
 import click
 
 from amqp_streams.cli.terminal.rendering import printable
+from service_parts.command_line.program import FAILED
+from service_parts.command_line.wording import json_line
 
 _WIDTH: Final = 100_000
 
@@ -22,6 +24,20 @@ def confirmed(question: str) -> bool:
     """Ask on stderr; True if stdin answers yes, False at its end."""
     click.echo(f"{question} [y/N] ", nl=False, err=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def report(words: str, *, as_json: bool, **values: object) -> None:
+    """Report that a change was made: a message for people on stderr, or `values` as JSON on stdout."""
+    if as_json:
+        print_json(values)
+    else:
+        say(words)
+
+
+def declined(words: str, *, as_json: bool) -> int:
+    """Report that the user did not confirm a change, in the form of an error. Returns the exit status."""
+    say(json_line(words, None) if as_json else words)
+    return FAILED
 
 
 def print_json(value: object) -> None:

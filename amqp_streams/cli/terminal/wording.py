@@ -14,6 +14,7 @@ from amqp_streams import names
 from amqp_streams.client import ConnectError
 from amqp_streams.client.errors import EndpointError, ManagementError
 from amqp_streams.errors import AmqpStreamsError
+from service_parts.command_line.wording import plain_sentence
 
 
 class NotFoundError(AmqpStreamsError):
@@ -29,10 +30,11 @@ def sentence(error: BaseException) -> str:
     # Before OSError: the client's error has the address.
     if isinstance(error, ConnectError):
         return _unreachable(error)
-    if isinstance(error, OSError) and not isinstance(error, AmqpStreamsError):
-        reason = error.strerror or str(error) or type(error).__name__
-        return reason if error.filename is None else f"{error.filename}: {reason}"
-    return str(error) or str(type(error).__doc__)
+    return (
+        str(error) or str(type(error).__doc__)
+        if isinstance(error, AmqpStreamsError)
+        else plain_sentence(error)
+    )
 
 
 def condition(error: BaseException) -> str | int | None:

@@ -2,6 +2,7 @@
 messages never go to stdout.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -84,9 +85,29 @@ def test_an_unknown_flag_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert "--no-such-flag" in answer.stderr
 
 
+def test_every_command_prints_json() -> None:
+    """Except commands of other commands, and `serve`, which prints nothing."""
+    without = {
+        words
+        for words, command in COMMANDS.items()
+        if not isinstance(command, click.Group)
+        and not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == {("serve",)}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_usage_error_is_a_line_of_json(words: tuple[str, ...]) -> None:
+    answer = RUNNER.invoke(main, [*words, "--no-such-flag", "--json"])
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert json.loads(answer.stderr)["condition"] is None
+    assert "--no-such-flag" in json.loads(answer.stderr)["error"]
+
+
 def test_the_program_shows_its_version_and_lists_its_commands() -> None:
     assert RUNNER.invoke(main, ["version"]).stdout == f"{__version__}\n"
     assert RUNNER.invoke(main, ["--version"]).stdout == f"amqp-streams, version {__version__}\n"
+    assert json.loads(RUNNER.invoke(main, ["version", "--json"]).stdout) == {"version": __version__}
     listed = RUNNER.invoke(main, ["--help"])
     assert listed.exit_code == 0
     assert all(f"  {words[0]} " in listed.stdout for words in COMMANDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from knative_gateway.cli.kubeconfig import kubeconfig
+from knative_gateway.cli.commands.kubeconfig import kubeconfig
 from knative_gateway.resources.documents.manifests import written_yaml
 from tests.knative_gateway.api.client import config_map, definition, trigger
 from tests.knative_gateway.api.served import served

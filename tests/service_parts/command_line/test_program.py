@@ -10,7 +10,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from service_parts.command_line.program import Entry, Faults, Program
+from service_parts.command_line.program import Entry, Faults, Program, wants_json
+from service_parts.command_line.wording import plain_sentence
 
 
 class RefusedError(Exception):
@@ -22,7 +23,8 @@ class WrongError(RefusedError):
 
 
 def complain(error: Exception, as_json: bool) -> None:
-    click.echo(json.dumps({"error": str(error)}) if as_json else f"sample: {error}", err=True)
+    words = plain_sentence(error)
+    click.echo(json.dumps({"error": words}) if as_json else f"sample: {words}", err=True)
 
 
 @click.command()
@@ -75,6 +77,20 @@ def test_how_a_command_ends_decides_the_status(end: str, status: int, words: str
 
 def test_the_product_is_named_when_errors_are_for_programs() -> None:
     assert json.loads(sample("run", "--json", "refused").stderr) == {"error": "no"}
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--format", "json"], ["--format=json"], ["-o", "json"]])
+def test_a_usage_error_is_json_as_well(words: list[str]) -> None:
+    for wrong, sentence in ((["run"], "Missing argument 'END'."), (["rum"], "No such command 'rum'. Did")):
+        done = sample(*wrong, "--json") if wrong == ["run"] else sample(*wrong, *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert json.loads(done.stderr)["error"].startswith(sentence)
+
+
+def test_json_after_the_end_of_options_is_not_an_option() -> None:
+    assert wants_json(["run", "--json"])
+    assert not wants_json(["run", "--", "--json"])
+    assert not wants_json(["run", "--format", "text", "json"])
 
 
 def test_help_and_completion_import_no_command() -> None:

@@ -66,7 +66,7 @@ def test_the_rounds_of_hashing_are_chosen_within_bounds(run: Run, file: str) -> 
 def test_removing_an_unknown_user_is_a_failure(run: Run, file: str) -> None:
     answer = run("user", "remove", "bob", "--users", file)
     assert answer.exit_code == 1
-    assert "no user named bob" in answer.stderr
+    assert "no user named 'bob'" in answer.stderr
 
 
 def test_a_name_that_is_not_valid_is_a_usage_error(run: Run, file: str) -> None:

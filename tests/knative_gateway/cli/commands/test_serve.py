@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from knative_gateway import server
 from knative_gateway.cli import main
-from knative_gateway.cli.serve import serve
+from knative_gateway.cli.commands.serve import serve
 from knative_gateway.cli.settings import settable, variable_of
 
 

@@ -1,6 +1,7 @@
 """`knative-gateway kubeconfig`: a file with which kubectl and Kubernetes clients connect to this gateway."""
 
 import base64
+import json
 from pathlib import Path
 
 import click
@@ -13,7 +14,12 @@ NAME = "knative-gateway"
 
 
 def kubeconfig(
-    server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None
+    server: str,
+    *,
+    namespace: str = "default",
+    token: str | None = None,
+    authority: bytes | None = None,
+    as_json: bool = False,
 ) -> str:
     """Return the text of a kubeconfig file.
 
@@ -30,7 +36,7 @@ def kubeconfig(
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
         "current-context": NAME,
     }
-    return written_yaml(document)
+    return json.dumps(document, indent=2) + "\n" if as_json else written_yaml(document)
 
 
 @click.command(short_help="Write a kubeconfig for kubectl and Kubernetes clients.")
@@ -50,7 +56,10 @@ def kubeconfig(
     metavar="FILE",
     help="Write to this file, readable for its owner only, instead of stdout.",
 )
-def command(server: str, token: str | None, ca: Path | None, namespace: str, output: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of YAML.")
+def command(
+    server: str, token: str | None, ca: Path | None, namespace: str, output: Path | None, *, as_json: bool
+) -> None:
     """Write a kubeconfig for kubectl and Kubernetes clients.
 
     \b
@@ -62,7 +71,11 @@ def command(server: str, token: str | None, ca: Path | None, namespace: str, out
         click.echo("knative-gateway: warning: kubectl sends a token only over https", err=True)
     try:
         written = kubeconfig(
-            server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None
+            server,
+            namespace=namespace,
+            token=token,
+            authority=ca.read_bytes() if ca else None,
+            as_json=as_json,
         )
         if output is None:
             click.echo(written, nl=False)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from knative_gateway.cli import main, subscribers
+from knative_gateway.cli import main
 from knative_gateway.cli.client import Client
-from knative_gateway.cli.kubeconfig import kubeconfig
+from knative_gateway.cli.commands import subscribers
+from knative_gateway.cli.commands.kubeconfig import kubeconfig
 from knative_gateway.resources.documents.manifests import read_yaml, written_yaml
 from knative_gateway.security.access import Gate, Identity
 from tests.knative_gateway.api.client import config_map, definition, trigger

@@ -7,8 +7,12 @@ from typing import Any, Final
 import click
 
 from knative_gateway.cli.client import APPLY, JSON, MANAGER, TABLE, Client, RefusedError, Resource
+from knative_gateway.cli.commands.targets import one_kind
 from knative_gateway.cli.files import read_files
 from knative_gateway.cli.options import asks_gateway, namespace_option
+from knative_gateway.cli.output import AS_JSON, complain, report
+from knative_gateway.cli.tables import table
+from knative_gateway.cli.watches import Shape, follow
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import Object, entries, name_of, namespace_of, text
@@ -64,7 +68,7 @@ def apply(
             }
             code, written = client.ask("PATCH", path, object_, type_=APPLY, query=query)
         except RefusedError as error:
-            click.echo(f"{text(object_, 'kind')} {name_of(object_)}: {error}", err=True)
+            complain(f"{text(object_, 'kind')} {name_of(object_)}", error, as_json=as_json)
             failed = True
             continue
         if as_json:
@@ -96,6 +100,7 @@ def apply(
     help="All columns, or whole objects: JSON lines or YAML documents.",
 )
 @click.option("--wide", is_flag=True, help="The same as -o wide.")
+@click.option("-w", "--watch", is_flag=True, help="Then show each change, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @asks_gateway
 def get(
@@ -108,6 +113,7 @@ def get(
     selector: str | None,
     output: str | None,
     wide: bool,
+    watch: bool,
     as_json: bool,
 ) -> int:
     """Show resources as tables, or whole.
@@ -119,6 +125,7 @@ def get(
       knative-gateway get triggers --all-namespaces
       knative-gateway get trigger/measured -o yaml
       knative-gateway get brokers,triggers --selector team=weather
+      knative-gateway get triggers --watch
     """
     if "/" in kinds:
         kinds, _, name = kinds.partition("/")
@@ -126,6 +133,13 @@ def get(
     resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
     space = "" if all_namespaces else namespace or "default"
     requests = Requests(client, space, names, {"labelSelector": selector} if selector else {})
+    if watch:
+        if len(resources) > 1 or len(names) > 1:
+            message = "--watch shows one kind, or one resource of it"
+            raise click.UsageError(message)
+        shape = Shape("json" if as_json else output or "text", wide=wide or output == "wide")
+        follow(client, resources[0], space, names[0] if names else "", requests.query, shape=shape)
+        return 0
     if as_json or output in {"json", "yaml"}:
         click.echo(_whole(requests, resources, as_yaml=output == "yaml"), nl=False)
         return 0
@@ -142,6 +156,7 @@ def get(
 @_files
 @namespace_option
 @click.option("--ignore-not-found", is_flag=True, help="A resource that does not exist is not an error.")
+@AS_JSON
 @asks_gateway
 def delete(
     *,
@@ -151,6 +166,7 @@ def delete(
     files: tuple[str, ...],
     namespace: str | None,
     ignore_not_found: bool,
+    as_json: bool,
 ) -> int:
     """Delete resources by kind and name, or all resources of files.
 
@@ -174,10 +190,11 @@ def delete(
         except RefusedError as error:
             if error.code == 404 and ignore_not_found:
                 continue
-            click.echo(f"{resource.full_name} {name}: {error}", err=True)
+            complain(f"{resource.full_name} {name}", error, as_json=as_json)
             failed = True
         else:
-            click.echo(f"{resource.full_name}/{name} deleted")
+            done = f"{resource.full_name}/{name}"
+            report(f"{done} deleted", as_json=as_json, deleted=done)
     return FAILED if failed else 0
 
 
@@ -224,22 +241,15 @@ def _tables(requests: Requests, resources: list[Resource], *, wide: bool) -> lis
         if rows:
             spaces = not requests.namespace and resource.namespaced
             columns = tables[0]["columnDefinitions"]
-            shown.append(_table(columns, rows, wide=wide, spaces=spaces, prefix=prefix))
+            shown.append(table(columns, rows, wide=wide, spaces=spaces, prefix=prefix))
     return shown
 
 
 def _named(
     client: Client, kind: str, names: tuple[str, ...], namespace: str | None
 ) -> list[tuple[Resource, str, str]]:
-    kind, _, name = kind.partition("/")
-    [resource, *others] = client.named(kind)
-    if others:
-        message = f"{kind} means several kinds: name one of them"
-        raise click.UsageError(message)
-    return [
-        (resource, resource.path(namespace or "default", each), each)
-        for each in (*([name] if name else []), *names)
-    ]
+    resource, all_names = one_kind(client, kind, names)
+    return [(resource, resource.path(namespace or "default", each), each) for each in all_names]
 
 
 def _target(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:
@@ -266,28 +276,3 @@ def _version(client: Client, path: str) -> str:
         if error.code != 404:
             raise
         return ""
-
-
-def _table(
-    columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str
-) -> str:
-    """Return a table whose columns are as wide as their longest cells."""
-    chosen = [index for index, column in enumerate(columns) if wide or not column.get("priority")]
-    lines = [[str(columns[index]["name"]).upper() for index in chosen]]
-    lines += [[_cell(row["cells"][index], prefix if index == 0 else "") for index in chosen] for row in rows]
-    if spaces:
-        lines = [
-            [first, *line]
-            for first, line in zip(
-                ["NAMESPACE", *(namespace_of(row["object"]) for row in rows)], lines, strict=True
-            )
-        ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
-        for line in lines
-    )
-
-
-def _cell(value: object, prefix: str) -> str:
-    return prefix + " ".join(("" if value is None else str(value)).split())

@@ -10,6 +10,7 @@ import click
 
 from knative_gateway.cli.client import Client, Resource
 from knative_gateway.cli.options import asks_gateway, namespace_option
+from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.starts import FORMS, written_start
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.objects import Object, child, entries, name_of, number, text
@@ -82,17 +83,25 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     if as_json:
         click.echo(json.dumps(answer))
         return 0
+    lines = failure_lines(answer)
+    click.echo("".join(f"{line}\n" for line in lines), nl=False)
+    if not lines:
+        click.echo("no failures", err=True)
+    return 0
+
+
+def failure_lines(answer: Object) -> list[str]:
+    """Return the failures in an answer of `deliveries` for people, one line each, the latest first."""
+    lines = []
     for failure in _joined(list(map(child, entries(answer, "failures")))):
         moment = datetime.fromtimestamp(number(failure, "at_ms") / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = f"{text(failure, 'event_source')} {text(failure, 'event_id')}"
         code = child(failure).get("code") or "-"
         end = f"  → {text(failure, 'end')}" if text(failure, "end") else ""
-        click.echo(
+        lines.append(
             f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}{end}"
         )
-    if not entries(answer, "failures"):
-        click.echo("no failures", err=True)
-    return 0
+    return lines
 
 
 def _joined(failures: Sequence[Object]) -> Iterator[Object]:
@@ -112,7 +121,8 @@ def _joined(failures: Sequence[Object]) -> Iterator[Object]:
 
 @click.command(short_help="Stop deliveries; events wait in the log.")
 @_of_subscriber
-def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
+@AS_JSON
+def pause(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
     """Stop deliveries to the subscriber of a Trigger or Subscription until `resume`.
 
     Events wait in the log as long as its retention allows.
@@ -122,13 +132,14 @@ def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
       knative-gateway pause trigger/measured
     """
     client.ask("POST", _path(client, subscriber, namespace, "pause"))
-    click.echo(f"{subscriber} paused")
+    report(f"{subscriber} paused", as_json=as_json, paused=subscriber)
     return 0
 
 
 @click.command(short_help="Continue after `pause`.")
 @_of_subscriber
-def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
+@AS_JSON
+def resume(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
     """Continue where `pause` stopped.
 
     \b
@@ -136,14 +147,15 @@ def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
       knative-gateway resume trigger/measured
     """
     client.ask("POST", _path(client, subscriber, namespace, "resume"))
-    click.echo(f"{subscriber} resumed")
+    report(f"{subscriber} resumed", as_json=as_json, resumed=subscriber)
     return 0
 
 
 @click.command(short_help="Deliver again from an earlier start in the log.")
 @click.option("--start", required=True, metavar="START", help=f"{FORMS[0].upper()}{FORMS[1:]}.")
 @_of_subscriber
-def replay(*, client: Client, subscriber: str, namespace: str | None, start: str) -> int:
+@AS_JSON
+def replay(*, client: Client, subscriber: str, namespace: str | None, start: str, as_json: bool) -> int:
     """Deliver the events of the log again to the subscriber of a Trigger or Subscription, beginning at a
     start.
 
@@ -157,13 +169,14 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--start'") from error
     client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": first})
-    click.echo(f"{subscriber} continues from {first}")
+    report(f"{subscriber} continues from {first}", as_json=as_json, replayed=subscriber, start=first)
     return 0
 
 
 @click.command(short_help="Deliver failed events again.")
 @_of_subscriber
-def redrive(*, client: Client, subscriber: str, namespace: str | None) -> int:
+@AS_JSON
+def redrive(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
     """Deliver again the events in the history that went to the dead letter sink or were dropped.
 
     \b
@@ -171,5 +184,7 @@ def redrive(*, client: Client, subscriber: str, namespace: str | None) -> int:
       knative-gateway redrive trigger/measured
     """
     _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
-    click.echo(f"{subscriber}: {number(answer, 'events')} events are delivered again")
+    count = number(answer, "events")
+    words = f"{subscriber}: {count} {'event is' if count == 1 else 'events are'} delivered again"
+    report(words, as_json=as_json, redriven=subscriber, events=count)
     return 0

@@ -1,0 +1,1 @@
+"""The commands of `knative-gateway`, one module each."""

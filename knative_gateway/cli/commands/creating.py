@@ -1,0 +1,199 @@
+"""`knative-gateway create`: a Broker or a Trigger without a file."""
+
+import json
+from time import monotonic
+from typing import Any, Final
+
+import click
+
+from knative_gateway.cli.client import Client
+from knative_gateway.cli.commands.waiting import wait_for
+from knative_gateway.cli.options import asks_gateway, namespace_option
+from knative_gateway.cli.output import AS_JSON
+from knative_gateway.resources.documents.manifests import written_yaml
+from knative_gateway.resources.objects import name_of
+
+_READY: Final = ("Ready", "True")
+_WAIT_S: Final = 60.0
+_KINDS: Final = {"broker": "eventing.knative.dev/v1", "channel": "messaging.knative.dev/v1"}
+
+
+@click.group(short_help="Create a Broker or a Trigger.")
+def create() -> None:
+    """Create a Broker or a Trigger without a file. 'apply' creates all kinds from files.
+
+    \b
+    Examples:
+      knative-gateway create broker weather
+      knative-gateway create trigger measured --broker weather --filter type=temperature.measured \\
+        --subscriber http://127.0.0.1:9000/
+    """
+
+
+def _written(command: Any) -> Any:
+    """Add the options that both commands have."""
+    for option in (
+        namespace_option,
+        AS_JSON,
+        click.option("--dry-run", is_flag=True, help="Print the resource as YAML, and create nothing."),
+        click.option("--wait", is_flag=True, help="Wait up to 60 s until the resource is ready."),
+        click.option("--retry", type=click.IntRange(0), metavar="N", help="Retries of a failed delivery."),
+        click.option(
+            "--dead-letter-sink",
+            "sink",
+            metavar="TARGET",
+            help="Where events go that cannot be delivered: a URL, broker/NAME or channel/NAME.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@create.command()
+@click.argument("name")
+@_written
+@asks_gateway
+def broker(
+    *,
+    client: Client,
+    name: str,
+    namespace: str | None,
+    sink: str | None,
+    retry: int | None,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Create the Broker NAME.
+
+    \b
+    Examples:
+      knative-gateway create broker weather --wait
+      knative-gateway create broker weather --retry 5 --dead-letter-sink http://127.0.0.1:9001/
+    """
+    spec = _delivery(sink, retry)
+    return _create(client, "Broker", name, namespace, spec, wait=wait, dry_run=dry_run, as_json=as_json)
+
+
+@create.command()
+@click.argument("name")
+@click.option(
+    "--broker",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="The Broker whose events the Trigger selects.",
+)
+@click.option(
+    "--subscriber",
+    required=True,
+    metavar="TARGET",
+    help="Where the events go: a URL, broker/NAME or channel/NAME.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only events whose attribute has this value; may be repeated, and all must match.",
+)
+@click.option("--sql", metavar="CESQL", help="Only events for which this CloudEvents SQL expression is true.")
+@_written
+@asks_gateway
+def trigger(
+    *,
+    client: Client,
+    name: str,
+    broker: str,
+    subscriber: str,
+    filters: tuple[str, ...],
+    sql: str | None,
+    namespace: str | None,
+    sink: str | None,
+    retry: int | None,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Create the Trigger NAME.
+
+    \b
+    Examples:
+      knative-gateway create trigger measured --broker weather --filter type=temperature.measured \\
+        --subscriber http://127.0.0.1:9000/
+      knative-gateway create trigger warm --broker weather --sql "INT(celsius) > 25" --subscriber broker/warm
+    """
+    wanted: list[dict[str, Any]] = []
+    if filters:
+        wanted.append({"exact": dict(map(_attribute, filters))})
+    if sql:
+        wanted.append({"cesql": sql})
+    spec = {
+        "broker": broker,
+        **({"filters": wanted} if wanted else {}),
+        "subscriber": _destination("--subscriber", subscriber),
+        **_delivery(sink, retry),
+    }
+    return _create(client, "Trigger", name, namespace, spec, wait=wait, dry_run=dry_run, as_json=as_json)
+
+
+def _create(
+    client: Client,
+    kind: str,
+    name: str,
+    namespace: str | None,
+    spec: dict[str, Any],
+    *,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    space = namespace or "default"
+    object_ = {
+        "apiVersion": _KINDS["broker"],
+        "kind": kind,
+        "metadata": {"name": name, "namespace": space},
+        **({"spec": spec} if spec else {}),
+    }
+    [resource] = client.named(kind)
+    # The gateway checks the resource in a dry run, too.
+    query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+    _, written = client.ask("POST", resource.path(space), object_, query=query)
+    if wait:
+        wait_for(client, resource, space, name, condition=_READY, end=monotonic() + _WAIT_S)
+        _, written = client.ask("GET", resource.path(space, name))
+    if as_json:
+        click.echo(json.dumps(written))
+    elif dry_run:
+        click.echo(written_yaml(object_), nl=False)
+    else:
+        click.echo(f"{resource.full_name}/{name_of(written)} created{' and ready' if wait else ''}")
+    return 0
+
+
+def _delivery(sink: str | None, retry: int | None) -> dict[str, Any]:
+    delivery: dict[str, Any] = {}
+    if retry is not None:
+        delivery["retry"] = retry
+    if sink is not None:
+        delivery["deadLetterSink"] = _destination("--dead-letter-sink", sink)
+    return {"delivery": delivery} if delivery else {}
+
+
+def _destination(option: str, written: str) -> dict[str, Any]:
+    """Return the destination that `http://…`, `broker/NAME` or `channel/NAME` means."""
+    if "://" in written:
+        return {"uri": written}
+    kind, _, name = written.partition("/")
+    if kind not in _KINDS or not name:
+        message = f"{written!r} is not a URL, broker/NAME or channel/NAME"
+        raise click.BadParameter(message, param_hint=f"'{option}'")
+    return {"ref": {"apiVersion": _KINDS[kind], "kind": kind.title(), "name": name}}
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        message = f"{text!r} is not NAME=VALUE"
+        raise click.BadParameter(message, param_hint="'--filter'")
+    return name, value
