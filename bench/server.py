@@ -68,16 +68,20 @@ def running(
     options: Sequence[str] = (),
     wrapper: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    kafka: str = "",
 ) -> Iterator[Server]:
     """Run a node with its data in `folder`/data and its words in `folder`/server.log; `wrapper` goes before
     the command.
+
+    `kafka`: the brokers that have its logs; the node then has no data directory.
 
     Raises:
         RuntimeError: it does not listen in time, or ended by itself.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data_dir, port = folder / "data", free_port()
-    command = [*wrapper, executable(), "serve", "--data-dir", str(data_dir), "--listen", f"127.0.0.1:{port}"]
+    store = ["--store", "kafka", "--kafka-servers", kafka] if kafka else ["--data-dir", str(data_dir)]
+    command = [*wrapper, executable(), "serve", *store, "--listen", f"127.0.0.1:{port}"]
     for log in logs:
         command += ["--log", log]
     with (folder / "server.log").open("ab") as words:

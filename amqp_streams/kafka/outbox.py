@@ -118,11 +118,12 @@ class Outbox:
         """
         assert self.next_to_hand() is batch, "batches are handed over in their order"
         assert len(errors) == len(batch) - batch.handed
-        taken = next((index for index, error in enumerate(errors) if error is not None), len(errors))
+        if errors.count(None) == len(errors):
+            batch.handed += len(errors)
+            return []
+        taken = next(index for index, error in enumerate(errors) if error is not None)
         batch.handed += taken
         rest = errors[taken:]
-        if not rest:
-            return []
         # A record was taken after one that was not: the order is lost, so the batch cannot be offered again.
         if any(error is None for error in rest) or rest[0] != full:
             reason = next(error for error in rest if error is not None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, overload
 
-from amqp_streams.errors import LogDeletedError, StorageError, WireError
+from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.kafka.brokers.administration import Extent
 from amqp_streams.kafka.brokers.fetching import OvertakenError, Place
 from amqp_streams.kafka.brokers.sending import SendingPartition
@@ -20,7 +20,6 @@ from amqp_streams.storage.ports import (
     Reached,
     ReadRequest,
 )
-from amqp_streams.wire.sections import group_key
 
 
 class KafkaQueue:
@@ -134,7 +133,7 @@ class KafkaPartition:
                 f" ({self.message_bytes} bytes): raise its max.message.bytes"
             )
             raise StorageError(message)
-        self._room.send(self, values, [_key(message) for message in messages], size)
+        self._room.send(self, values, amqp.keys(messages), size)
 
     @overload
     def read(self, at: int, bytes_max: int) -> Chunk | None: ...
@@ -186,11 +185,3 @@ class KafkaPartition:
     def lose(self, reason: str) -> None:
         """Take and give nothing any more: the topic is gone."""
         self.failure = LogDeletedError(reason)
-
-
-def _key(message: bytes) -> bytes | None:
-    try:
-        key = group_key(message)
-    except WireError:
-        return None
-    return None if key is None else key.encode()

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Container, Mapping
 from functools import partial
 from time import monotonic
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.records.chunks import Consumed, chunk_of
+from amqp_streams.kafka.brokers.taking import Place, consumed, is_end, place_of, size_of, sorted_out
+from amqp_streams.kafka.records.chunks import chunk_of
 from amqp_streams.kafka.spans import MISSING, Span, Spans
 from amqp_streams.storage.disk.files import RealFiles
 from amqp_streams.storage.disk.work import Results, ThreadExecutor
@@ -34,6 +35,9 @@ CONSUMING: Final[Mapping[str, object]] = {
     "fetch.wait.max.ms": 20,
     "fetch.message.max.bytes": 1 << 20,
     "queued.max.messages.kbytes": 2 << 10,
+    # How soon a consumer whose queue was full asks for more. The default, a second, would be how long each
+    # 2 MiB take.
+    "fetch.queue.backoff.ms": 10,
     "log.connection.close": False,
 }
 """Settings of each consumer. At most 3 MiB are read ahead by each."""
@@ -47,15 +51,7 @@ CACHE_BYTES: Final = 64 << 20
 
 log = logging.getLogger("amqp_streams.kafka")
 
-
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"partition {self.partition} of topic {self.topic!r}"
+__all__ = ["CONSUMING", "Fetcher", "OvertakenError", "Place", "TailReads"]
 
 
 class OvertakenError(StorageError):
@@ -187,15 +183,6 @@ def _storage_error(error: OSError) -> StorageError:
     return error.carried if isinstance(error, _CarriedError) else StorageError(str(error))
 
 
-def consumed(message: Message, number: int, plain: Container[str]) -> Consumed:
-    """The record of a message. `plain`: the topics of other programs."""
-    time_ms, value = message.timestamp()[1], message.value()
-    if message.topic() not in plain:
-        return Consumed(number, time_ms, value)
-    key, headers = message.key(), cast("list[tuple[str, bytes | None]] | None", message.headers())
-    return Consumed(number, time_ms, value, key, headers or ())
-
-
 class _Tail:
     """One consumer, and the position that it has."""
 
@@ -213,43 +200,47 @@ class _Tail:
             self._consumer.assign([TopicPartition(place.topic, place.partition, at)])
         # Whatever happens from here on, the position is known again only at the end.
         self._next = None
-        records: list[Consumed] = []
+        records: list[Message] = []
         end, until = at, monotonic() + wait_s
         while end == at:
             # One record only: asked for many, librdkafka would wait for all of them.
             message = self._consumer.poll(min(_STEP_S, wait_s))
             if message is not None:
-                end = max(end, self._taken(place, at, message, records))
+                end = self._taken(place, end, [message], records)
             if end == at and monotonic() > until:
                 # Not at once: after a change of leaders the end may be lower for a moment.
                 text = f"{place} brought nothing from {at} on within {wait_s:g} s"
                 raise StorageError(text)
-        size = sum(len(record.value or b"") for record in records)
+        size = size_of(records)
         # What was read ahead costs no request.
         while size < READ_BYTES and len(records) < READ_RECORDS:
             some = self._consumer.consume(READ_RECORDS - len(records), 0.0)
-            before = len(records)
-            for message in some:
-                end = max(end, self._taken(place, at, message, records))
-            size += sum(len(record.value or b"") for record in records[before:])
             if not some:
                 break
+            before = len(records)
+            end = self._taken(place, end, some, records)
+            size += size_of(records[before:])
         self._next = (place, end)
-        return Span(at, end, chunk_of(records) if records else None)
+        plain = place.topic in self._plain
+        return Span(at, end, chunk_of(consumed(records, plain=plain)) if records else None)
 
-    def _taken(self, place: Place, at: int, message: Message, records: list[Consumed]) -> int:
-        """Take a record, or the end of the partition; returns the number after it."""
-        error, number = message.error(), message.offset()
-        # Of an assignment before this one.
-        if (message.topic(), message.partition()) != place:
-            return at
-        if error is None:
-            assert number is not None, "a consumed record has an offset"
-            records.append(consumed(message, number, self._plain))
-            return number + 1
-        if error.code() == KafkaError._PARTITION_EOF:
-            return at if number is None else number
-        self._refuse(place, at, error)
+    def _taken(self, place: Place, at: int, messages: list[Message], records: list[Message]) -> int:
+        """Take the records of the partition, or its end; returns the number after them, at least `at`."""
+        found, others = sorted_out(messages)
+        # Without those of an assignment before this one.
+        if some := found.get(place):
+            last = some[-1].offset()
+            assert last is not None, "a consumed record has an offset"
+            records += some
+            at = max(at, last + 1)
+        for message in others:
+            error = message.error()
+            if error is None or place_of(message) != place:
+                continue
+            if not is_end(error):
+                self._refuse(place, at, error)
+            else:
+                at = max(at, message.offset() or 0)
         return at
 
     def _refuse(self, place: Place, at: int, error: KafkaError) -> None:

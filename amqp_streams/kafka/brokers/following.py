@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from amqp_streams.kafka.brokers.fetching import CONSUMING, Place, consumed
-from amqp_streams.kafka.records.chunks import Consumed, chunk_of
+from amqp_streams.kafka.brokers.fetching import CONSUMING
+from amqp_streams.kafka.brokers.taking import Place, consumed, is_end, place_of, sorted_out
+from amqp_streams.kafka.records.chunks import chunk_of
 from amqp_streams.kafka.spans import Span
 from amqp_streams.storage.ports import ReadRequest
 
@@ -235,30 +236,28 @@ def portions(
 
     `plain`: the topics of other programs.
     """
-    records: dict[Place, list[Consumed]] = {}
+    records, others = sorted_out(messages)
     ends: dict[Place, int] = {}
     missing: set[Place] = set()
-    for message in messages:
-        place = Place(message.topic() or "", message.partition() or 0)
-        if place not in positions:
-            continue
-        error, number = message.error(), message.offset()
-        if error is None:
-            assert number is not None, "a consumed record has an offset"
-            # Of an assignment before this one.
-            if number < positions[place][1]:
-                continue
-            records.setdefault(place, []).append(consumed(message, number, plain))
-            ends[place] = number + 1
-        elif error.code() == KafkaError._PARTITION_EOF and number is not None:
-            ends[place] = max(number, ends.get(place, 0))
-        elif error.code() in _GONE:
+    for message in others:
+        place, error = place_of(message), message.error()
+        if error is not None and is_end(error):
+            ends[place] = max(message.offset() or 0, ends.get(place, 0))
+        elif error is not None and error.code() in _GONE:
             missing.add(place)
     found = []
-    for place, end in ends.items():
+    for place in dict.fromkeys((*records, *ends)):
+        if place not in positions:
+            continue
         follow, at = positions[place]
+        some = records.get(place, [])
+        # Of an assignment before this one.
+        if some and (some[0].offset() or 0) < at:
+            some = [record for record in some if (record.offset() or 0) >= at]
+        columns = consumed(some, plain=place.topic in plain)
+        end = max(ends.get(place, 0), columns.offsets[-1] + 1 if some else 0)
         if end > at:
-            some = records.get(place)
-            found.append(Brought(place, follow, Span(at, end, chunk_of(some) if some else None)))
+            found.append(Brought(place, follow, Span(at, end, chunk_of(columns) if some else None)))
             positions[place] = follow, end
-    return found + [Brought(place, positions[place][0], None, missing=True) for place in missing]
+    gone = missing & positions.keys()
+    return found + [Brought(place, positions[place][0], None, missing=True) for place in gone]

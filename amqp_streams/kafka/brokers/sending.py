@@ -26,8 +26,9 @@ SENDING: Final[Mapping[str, object]] = {
     "enable.idempotence": True,
     # Longer than Kafka needs to choose new leaders: about 12 s when a broker is killed.
     "message.timeout.ms": 60_000,
-    # A loop iteration brings many records at once, so waiting for more gains nothing.
-    "linger.ms": 0,
+    # Without it, librdkafka sends the first records of a batch before the rest is handed over: twice the
+    # requests, and half more CPU time of the brokers.
+    "linger.ms": 2,
     "log.connection.close": False,
 }
 """Settings of the producer. The caller adds servers and security, and may change them."""
@@ -149,17 +150,23 @@ class Sender:
             errors = _produced(producer, partition, rest, flight)
             self._end(partition, partition.outbox.handed(batch, errors, full=_FULL))
             return batch.handed == len(batch) or batch.failed
-        messages: list[dict[str, Any]] = [
-            {"value": value, "key": key} for value, key in zip(rest, batch.keys[batch.handed :], strict=True)
-        ]
+        keys = batch.keys[batch.handed :]
+        messages: list[dict[str, Any]] = (
+            [{"value": value} for value in rest]
+            if keys.count(None) == len(keys)
+            else [{"value": value, "key": key} for value, key in zip(rest, keys, strict=True)]
+        )
         try:
-            producer.produce_batch(partition.topic, messages, partition=partition.index, on_delivery=flight)
+            taken = producer.produce_batch(
+                partition.topic, messages, partition=partition.index, on_delivery=flight
+            )
         except BufferError:
             return False
         except KafkaException as error:
             self._end(partition, partition.outbox.handed(batch, [str(error)] * len(messages), full=_FULL))
             return True
-        self._end(partition, partition.outbox.handed(batch, [_reason(each) for each in messages], full=_FULL))
+        errors = [None] * len(messages) if taken == len(messages) else [_reason(each) for each in messages]
+        self._end(partition, partition.outbox.handed(batch, errors, full=_FULL))
         return batch.handed == len(batch) or batch.failed
 
     def _process(self) -> None:

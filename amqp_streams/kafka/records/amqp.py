@@ -16,13 +16,12 @@ from typing import Final
 from amqp_streams.errors import WireError
 from amqp_streams.storage.ports import Formats
 from amqp_streams.wire.layout import (
-    DELIVERY_ANNOTATIONS_HEAD,
     HEADER,
     HEADER_HEAD,
-    HEADS_END,
     NULL_VALUE,
     section_at,
 )
+from amqp_streams.wire.sections import group_key, header_sizes_alike, without_annotations
 
 _WRAPPED: Final = b"\x01"
 _HEAD: Final = struct.Struct(">BBI")
@@ -32,7 +31,7 @@ OVERHEAD_MAX: Final = _HEAD.size
 
 def values(messages: Sequence[bytes], header_sizes: bytes, formats: Formats = None) -> Sequence[bytes]:
     """The values of records: the messages themselves, or new ones."""
-    if formats is None and not any(header_sizes) and _without_headers(messages):
+    if formats is None and header_sizes_alike(messages) == header_sizes:
         return messages
     numbers = formats or bytes(len(messages))
     return [
@@ -43,14 +42,22 @@ def values(messages: Sequence[bytes], header_sizes: bytes, formats: Formats = No
     ]
 
 
+def keys(messages: Sequence[bytes]) -> list[bytes | None]:
+    """The keys of records: the group keys of their messages, as far as they can be read."""
+    # Nearly always: two comparisons instead of a search in each message.
+    if without_annotations(messages):
+        return [None] * len(messages)
+    return [_key(message) for message in messages]
+
+
 def messages(values: Sequence[bytes | None]) -> tuple[list[bytes], bytes, Formats]:
     """Messages, header sizes and message-formats of records with these values.
 
     A record without a value, which only another program can have written, is a message with the body null.
     """
     given = [NULL_VALUE if value is None else value for value in values]
-    if _without_headers(given):
-        return given, bytes(len(given)), None
+    if (alike := header_sizes_alike(given)) is not None:
+        return given, alike, None
     found, sizes, formats = [], bytearray(), array("I")
     for value in given:
         if value[:1] == _WRAPPED and len(value) >= _HEAD.size:
@@ -75,6 +82,9 @@ def header_size(message: bytes) -> int:
     return end if code == HEADER and end <= 0xFF else 0
 
 
-def _without_headers(messages: Sequence[bytes]) -> bool:
-    # Bytes compare in the order of sections: two comparisons for a batch (`wire/sections.py`).
-    return min(messages) >= DELIVERY_ANNOTATIONS_HEAD and max(messages) < HEADS_END
+def _key(message: bytes) -> bytes | None:
+    try:
+        key = group_key(message)
+    except WireError:
+        return None
+    return None if key is None else key.encode()

@@ -1,4 +1,7 @@
-"""Chunks of the records that were consumed. Pure."""
+"""Chunks of the records that were consumed. Pure.
+
+Hot path: records are columns, because a step for each record costs more than what is done with it.
+"""
 
 from array import array
 from collections.abc import Sequence
@@ -10,33 +13,37 @@ from amqp_streams.storage.ports import Chunk, Formats
 
 
 class Consumed(NamedTuple):
-    """A record as Kafka gives it. `time_ms`: see `TopicSettings.append_times`."""
+    """Records of one partition as Kafka gives them, in the order of their offsets; one item for each record.
 
-    offset: int
-    time_ms: int
-    value: bytes | None
-    key: bytes | None = None
-    headers: Headers | None = None
-    """Of a record that other programs may have written; None: of a record in a topic of our own."""
+    `times_ms`: see `TopicSettings.append_times`. `keys`, `headers`: of a topic of other programs; None: the
+    topic is one of our own.
+    """
+
+    offsets: Sequence[int]
+    times_ms: Sequence[int]
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None = None
+    headers: Sequence[Headers] | None = None
 
 
-def chunk_of(records: Sequence[Consumed]) -> Chunk:
-    """The chunk of these records: at least one, in the order of their offsets, and no other in between."""
-    assert records, "a chunk has records"
+def chunk_of(records: Consumed) -> Chunk:
+    """The chunk of these records: at least one, and no other in between."""
+    assert records.offsets, "a chunk has records"
     messages, sizes, formats = (
-        amqp.messages([record.value for record in records])
-        if records[0].headers is None
-        else _plain([(record.key, record.value, record.headers or ()) for record in records])
+        amqp.messages(records.values)
+        if records.headers is None or records.keys is None
+        else _plain(records.keys, records.values, records.headers)
     )
-    offsets = array("Q", [record.offset for record in records])
-    times = array("q", [record.time_ms for record in records])
-    gaps = offsets[-1] - offsets[0] >= len(offsets)
-    return Chunk(offsets[0], times, sizes, messages, (), formats, offsets if gaps else None)
+    first, last = records.offsets[0], records.offsets[-1]
+    gaps = last - first >= len(records.offsets)
+    offsets = array("Q", records.offsets) if gaps else None
+    return Chunk(first, array("q", records.times_ms), sizes, messages, (), formats, offsets)
 
 
 def _plain(
-    records: Sequence[tuple[bytes | None, bytes | None, Headers]],
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[Headers]
 ) -> tuple[list[bytes], bytes, Formats]:
     """Messages and header sizes of records of other programs. All have the message-format 0."""
-    found = [plain_message(PlainRecord(*record)) for record in records]
+    records = map(PlainRecord, keys, values, headers)
+    found = [plain_message(record) for record in records]
     return [message for message, _ in found], bytes([size for _, size in found]), None
