@@ -3,6 +3,7 @@ workers (tests/forks.py).
 """
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,8 @@ settings.load_profile("untimed")
 # and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The contexts that the developer has chosen for real nodes do not count in tests.
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 launching.install()
 

@@ -7,9 +7,9 @@ every user of the machine can see it; the help says so.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,6 +18,7 @@ import click
 import uvloop
 from click.core import ParameterSource
 
+from amqp_streams.cli.contexts import CONTEXTS
 from amqp_streams.cli.terminal.reading import password_from_stdin
 from amqp_streams.cli.terminal.wording import is_missing, missing_group, missing_log
 from amqp_streams.client import (
@@ -33,8 +34,22 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.connection.address import Address
 from amqp_streams.errors import AmqpStreamsError, ConfigError
+from service_parts.command_line.contexts.choosing import Choice, chosen, given, merged
+from service_parts.command_line.contexts.secrets import secret
 
 URL_DEFAULT: Final = "amqp://127.0.0.1:5672"
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "url": URL_DEFAULT,
+    "user": None,
+    "token_file": None,
+    "sasl_mechanism": None,
+    "plain_without_tls": False,
+    "ca": None,
+    "cert": None,
+    "key_file": None,
+    "insecure": False,
+}
+"""The parameters of a connection. A context counts instead of their variables."""
 _SCHEMES: Final = ("amqp", "amqps", "ws", "wss")
 
 T = TypeVar("T")
@@ -50,6 +65,8 @@ class Endpoint:
     password: str | None = field(default=None, repr=False)
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
+    elsewhere: "Endpoint | None" = None
+    """How to connect to a node that an ADDRESS names; None: the same. A context is for one node only."""
 
     def client(self, *, container_id: str | None = None) -> Client:
         """A client of this node, not yet connected; without a container-id it gets a random one.
@@ -88,8 +105,9 @@ class Endpoint:
                 f" {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
             )
             raise ConfigError(message)
-        # The credentials belong to the command, so they apply to any node that it names.
-        return Endpoint(node, self.user, self.password, self.tls, self.sasl), log
+        # The credentials belong to the command, so they apply to any node that it names. Those of a context
+        # belong to its node.
+        return replace(self.elsewhere or self, url=node), log
 
 
 @asynccontextmanager
@@ -173,6 +191,11 @@ _OPTIONS: Final = (
         ),
     ),
     _option(
+        "--context",
+        metavar="NAME",
+        help="The stored connection NAME ('amqp-streams context').  [env var: AMQP_STREAMS_CONTEXT]",
+    ),
+    _option(
         "--user",
         envvar="AMQP_STREAMS_USER",
         metavar="NAME",
@@ -231,45 +254,70 @@ def client_options(command: Command) -> Command:
     """The options of every command that connects to a node; the command gets them as `endpoint`."""
 
     @wraps(command)
-    def with_endpoint(
-        *args: Any,
-        url: str,
-        user: str | None,
-        password_stdin: bool,
-        token_file: Path | None,
-        sasl_mechanism: str | None,
-        plain_without_tls: bool,
-        ca: Path | None,
-        cert: Path | None,
-        key_file: Path | None,
-        insecure: bool,
-        **more: Any,
-    ) -> Any:
-        password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
-        context = click.get_current_context()
+    def with_endpoint(*args: Any, url: str, context: str | None, password_stdin: bool, **more: Any) -> Any:
+        here = click.get_current_context()
         # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the
         # variable.
-        if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
-            url = context.find_root().params.get("url") or url
-        # Without a user, the password is for the user in the URL, unless the URL has a password.
-        sasl = SaslOptions(
-            token=(
-                os.environ.get("AMQP_STREAMS_TOKEN") or None
-                if token_file is None
-                # Read for each connection: tokens expire, and their file is replaced.
-                else partial(_token_in, token_file)
-            ),
-            mechanisms=None if sasl_mechanism is None else (sasl_mechanism.upper(),),
-            plain_without_tls=plain_without_tls,
+        if here.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
+            url = here.find_root().params.get("url") or url
+        choice = chosen(
+            CONTEXTS,
+            os.environ,
+            named=context or here.find_root().params.get("context"),
+            address_given=given(here, "url"),
         )
-        tls = TlsOptions(ca_file=ca, certificate_file=cert, key_file=key_file, verify=not insecure)
-        return command(*args, endpoint=Endpoint(url, user, password, tls, sasl), **more)
+        own = {name: more.pop(name) for name in _DEFAULTS if name != "url"}
+        read = password_from_stdin() if password_stdin else None
+        endpoint = _endpoint(here, choice, {"url": url, **own}, read)
+        if choice is not None:
+            endpoint = replace(endpoint, elsewhere=_endpoint(here, None, {"url": url, **own}, read))
+        return command(*args, endpoint=endpoint, **more)
 
     # The last decorator is the first option of the help.
     options: Callable[..., Any] = with_endpoint
     for option in reversed(_OPTIONS):
         options = option(options)
     return options  # type: ignore[return-value]  # click's decorators keep the callable but change its parameters
+
+
+def _endpoint(
+    here: click.Context, choice: Choice | None, given_values: Mapping[str, Any], password: str | None
+) -> Endpoint:
+    """The node of a context, or of options and variables. `password`: from stdin."""
+    values = merged(here, choice, given_values, _DEFAULTS)
+    # Secrets of a context belong to the user of the context.
+    names_user = choice is not None and given(here, "user")
+    settings = None if choice is None or names_user else choice.settings
+    token: str | Callable[[], str] | None
+    if values["token_file"] is not None:
+        # Read for each connection: tokens expire, and their file is replaced.
+        token = partial(_token_in, Path(values["token_file"]))
+    elif settings is not None:
+        token = secret(settings, "token")
+    else:
+        token = None if names_user else os.environ.get("AMQP_STREAMS_TOKEN") or None
+    if password is None:
+        # Without a user, the password is for the user in the URL, unless the URL has a password.
+        password = (
+            os.environ.get("AMQP_STREAMS_PASSWORD") if settings is None else secret(settings, "password")
+        )
+    mechanism = values["sasl_mechanism"]
+    sasl = SaslOptions(
+        token=token,
+        mechanisms=None if mechanism is None else (mechanism.upper(),),
+        plain_without_tls=values["plain_without_tls"],
+    )
+    tls = TlsOptions(
+        ca_file=_path(values["ca"]),
+        certificate_file=_path(values["cert"]),
+        key_file=_path(values["key_file"]),
+        verify=not values["insecure"],
+    )
+    return Endpoint(values["url"], values["user"], password, tls, sasl)
+
+
+def _path(text: str | Path | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def managed(

@@ -42,6 +42,7 @@ _COMMANDS: Final = {
         "amqp_streams.cli.commands.repair:repair", "Make a damaged data directory open again.", _NODE
     ),
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
+    "context": Entry("amqp_streams.cli.contexts:context", "Store connections under names, and choose one."),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),
     "version": Entry("amqp_streams.cli.program:version", "Show the version."),
 }
@@ -62,7 +63,8 @@ def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
 )
 @click.version_option(__version__, prog_name="amqp-streams")
 @click.option("--url", metavar="URL", help="The node; the same as --url of a command.")
-def main(url: str | None) -> None:  # commands look it up (connection.py)
+@click.option("--context", metavar="NAME", help="A stored connection; the same as --context of a command.")
+def main(url: str | None, context: str | None) -> None:  # commands look them up (connection.py)
     """An event stream engine: durable, partitioned event logs served over AMQP 1.0.
 
     \b
@@ -72,7 +74,8 @@ def main(url: str | None) -> None:  # commands look it up (connection.py)
       amqp-streams receive temps
       amqp-streams info temps
 
-    Commands connect to the node in --url or AMQP_STREAMS_URL (amqp://127.0.0.1:5672 if neither is set).
+    Commands connect to the node in --url or AMQP_STREAMS_URL, or of a context ('amqp-streams context');
+    otherwise to amqp://127.0.0.1:5672.
     """
 
 

@@ -1,5 +1,6 @@
 """The common flags of commands: the gateway and the namespace."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -8,8 +9,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from knative_gateway.cli.client import Client
+from knative_gateway.cli.contexts import CONTEXTS
+from service_parts.command_line.contexts.choosing import chosen, given, merged
+from service_parts.command_line.contexts.secrets import secret
 
 SERVER: Final = "http://127.0.0.1:8080"
+_DEFAULTS: Final = {"server": SERVER, "token": None, "ca": None, "namespace": None}
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -17,14 +22,27 @@ def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
     """Add the flags of `server_options`, and call the command with a `client`."""
 
     @wraps(command)
-    def run(*, server: str, token: str | None, ca: Path | None, **given: Any) -> int:
-        return command(client=Client(server, token, ca), **given)
+    def run(*, server: str, token: str | None, ca: Path | None, **others: Any) -> int:
+        return command(client=Client(server, token, ca), **others)
 
     return server_options(run)
 
 
 def server_options(command: _Command) -> _Command:
-    """Add `--server`, `--token` and `--ca`."""
+    """Add `--server`, `--context`, `--token` and `--ca`, and merge the settings of the context."""
+
+    @wraps(command)
+    def with_context(*, context: str | None, **others: Any) -> Any:
+        here = click.get_current_context()
+        choice = chosen(CONTEXTS, os.environ, named=context, address_given=given(here, "server"))
+        known = {name: others.pop(name) for name in _DEFAULTS if name in others}
+        values = merged(here, choice, known, _DEFAULTS)
+        if choice is not None and not given(here, "token"):
+            values["token"] = secret(choice.settings, "token")
+        values["ca"] = None if values["ca"] is None else Path(values["ca"])
+        return command(**values, **others)
+
+    wrapped: Any = with_context
     for option in (
         click.option(
             "--ca",
@@ -39,6 +57,11 @@ def server_options(command: _Command) -> _Command:
             help="A bearer token.  [KNATIVE_GATEWAY_TOKEN]",
         ),
         click.option(
+            "--context",
+            metavar="NAME",
+            help="The stored connection NAME ('knative-gateway context').  [KNATIVE_GATEWAY_CONTEXT]",
+        ),
+        click.option(
             "--server",
             default=SERVER,
             metavar="URL",
@@ -46,8 +69,8 @@ def server_options(command: _Command) -> _Command:
             help=f"The gateway.  [KNATIVE_GATEWAY_URL, default: {SERVER}]",
         ),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]  # click's decorators keep the callable
 
 
 def namespace_option(command: _Command) -> _Command:

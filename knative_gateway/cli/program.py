@@ -51,6 +51,11 @@ _COMMANDS: Final = {
         ),
         ("redrive", "knative_gateway.cli.commands.subscribers:redrive", "Deliver failed events again."),
         (
+            "context",
+            "knative_gateway.cli.contexts:context",
+            "Store connections under names, and choose one.",
+        ),
+        (
             "kubeconfig",
             "knative_gateway.cli.commands.kubeconfig:command",
             "Write a kubeconfig for kubectl and Kubernetes clients.",
@@ -83,6 +88,6 @@ def main() -> None:
       knative-gateway apply -f temps.yaml
       knative-gateway get brokers,triggers
 
-    All commands but 'serve' connect to the gateway in --server or KNATIVE_GATEWAY_URL (http://127.0.0.1:8080
-    if neither is set).
+    All commands but 'serve' connect to the gateway in --server or KNATIVE_GATEWAY_URL, or of a context
+    ('knative-gateway context'); otherwise to http://127.0.0.1:8080.
     """

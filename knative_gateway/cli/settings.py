@@ -29,7 +29,7 @@ from service_parts.settings.sources import (
 )
 
 PREFIX: Final = "KNATIVE_GATEWAY_"
-_OTHERS: Final = frozenset({PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN"})
+_OTHERS: Final = frozenset({PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "CONTEXT"})
 """Variables of flags that are not settings."""
 _LISTS: Final = frozenset(
     {

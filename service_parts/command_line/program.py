@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from service_parts.errors import SettingError
 from service_parts.extras import MissingExtraError, needs_extra
 
 DONE: Final = 0
@@ -65,8 +66,17 @@ class Program(click.Group):
         super().__init__(*arguments, **more)
         self.table: Final = table
         self._faults: Final = faults
-        self._usage_errors: Final[tuple[type[Exception], ...]] = (MissingExtraError, *faults.usage_errors)
-        self._failures: Final[tuple[type[Exception], ...]] = (MissingExtraError, OSError, *faults.failures)
+        self._usage_errors: Final[tuple[type[Exception], ...]] = (
+            MissingExtraError,
+            SettingError,
+            *faults.usage_errors,
+        )
+        self._failures: Final[tuple[type[Exception], ...]] = (
+            MissingExtraError,
+            SettingError,
+            OSError,
+            *faults.failures,
+        )
 
     # Click's signature, here and below.
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

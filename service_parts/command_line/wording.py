@@ -1,6 +1,7 @@
-"""Errors of the operating system and of click as one sentence, without numbers of errors. Pure."""
+"""What programs print: errors as one sentence, without numbers of errors, and tables. Pure."""
 
 import json
+from collections.abc import Sequence
 
 import click
 
@@ -22,3 +23,12 @@ def json_line(sentence: str, condition: str | int | None) -> str:
     `condition` is the code that they can compare: an AMQP condition or an HTTP status or null.
     """
     return json.dumps({"error": sentence, "condition": condition})
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table whose columns are as wide as their longest cells."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (columns, *rows)
+    ]

@@ -44,10 +44,8 @@ def kubeconfig(
 @click.option(
     "-n",
     "--namespace",
-    default="default",
-    show_default=True,
     metavar="NAME",
-    help="The namespace of objects without one.",
+    help="The namespace of objects without one.  [default: default]",
 )
 @click.option(
     "-o",
@@ -58,7 +56,13 @@ def kubeconfig(
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of YAML.")
 def command(
-    server: str, token: str | None, ca: Path | None, namespace: str, output: Path | None, *, as_json: bool
+    server: str,
+    token: str | None,
+    ca: Path | None,
+    namespace: str | None,
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Write a kubeconfig for kubectl and Kubernetes clients.
 
@@ -72,7 +76,7 @@ def command(
     try:
         written = kubeconfig(
             server,
-            namespace=namespace,
+            namespace=namespace or "default",
             token=token,
             authority=ca.read_bytes() if ca else None,
             as_json=as_json,

@@ -164,9 +164,11 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
 
     assert {flag for flag in flags(main) if "password" in flag} == {
         "--password-stdin",
+        "--password-file",
+        "--password-command",
         "--kafka-password-file",
     }
-    assert {flag for flag in flags(main) if "token" in flag} == {"--token-file"}
+    assert {flag for flag in flags(main) if "token" in flag} == {"--token-file", "--token-command"}
 
 
 def test_tls_is_checked_unless_switched_off(node: FakeNode, run: Run, tmp_path: Path) -> None:
