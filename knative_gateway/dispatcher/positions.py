@@ -40,6 +40,18 @@ def distance(behind: str, ahead: str) -> int | None:
     return None if first is None or last is None else max(0, last - first)
 
 
+def behind(reached: str, read: str, *, gone: str, end: str) -> int:
+    """Return how many events a subscriber that completed all events up to `reached` will still get.
+
+    `read`: the position of its reader, which has the events before it. `gone`: the position up to which
+    retention has removed the events of the log. `end`: the position after the last event.
+    """
+    # The reader learns of events that were removed before it read them with the next event, which may never
+    # come.
+    never_read = distance(max(reached, read), min(gone, end)) or 0
+    return (distance(reached, end) or 0) - never_read
+
+
 def lost(position: str, oldest: str) -> Lost | None:
     """Return the events that a subscriber at `position` misses if the log now begins after `oldest`."""
     events = distance(position, oldest)

@@ -58,6 +58,7 @@ class RouteWorker:
         self._changed: Final = changed
         self._index: Index[str] = Index([])
         self._ends: Mapping[int, str] = {}
+        self._gone: Mapping[int, str] = {}
         self._incarnation = ""
         self._figures: dict[str, Figures] = {}
         self._histories: Final[dict[str, History]] = {}
@@ -160,10 +161,13 @@ class RouteWorker:
         """
         if not self.dispatchers:
             return False
+        read = {number: reader.read.offset for number, reader in self.readers.items()}
         try:
             extents = await self._context.log.extents(self.wanted.log)
         except GatewayError:
             return False
+        # Up to here retention has removed the events: in an empty partition, all that were read before.
+        self._gone = read | {p: at for p, at in starts.before_first(extents).items() if extents.first[p]}
         self._ends = {partition: positions.stored(end) for partition, end in extents.last.items()}
         # Offsets of a recreated log begin at 0 again, so stored positions would hide its first events.
         return bool(self._incarnation and extents.incarnation and extents.incarnation != self._incarnation)
@@ -205,11 +209,11 @@ class RouteWorker:
         """
         events, oldest = 0, now_ms
         for number, partition in list(dispatcher.partitions.items()):
-            reader = self.readers.get(number)
-            end = max(
-                self._ends.get(number, positions.BEGINNING), "" if reader is None else reader.read.offset
-            )
-            behind = positions.distance(partition.cursor.reached, end) or 0
+            reader, cursor = self.readers.get(number), partition.cursor
+            read = positions.BEGINNING if reader is None else reader.read.offset
+            end = max(self._ends.get(number, positions.BEGINNING), read)
+            gone = self._gone.get(number, positions.BEGINNING)
+            behind = positions.behind(cursor.reached, cursor.read.offset, gone=gone, end=end)
             events += behind
             if behind:
                 oldest = min(oldest, partition.oldest_ms or partition.read_ms or now_ms)

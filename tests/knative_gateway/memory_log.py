@@ -78,7 +78,8 @@ class MemoryEventLog:
             index: f"{gone:016d}" if len(events) > (gone := self.removed.get((log, index), 0)) else None
             for index, events in enumerate(self.logs[log])
         }
-        return Extents(self._incarnations[log], first, ends)
+        last = {index: None if first[index] is None else end for index, end in ends.items()}
+        return Extents(self._incarnations[log], first, last)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         earlier = {
@@ -91,18 +92,20 @@ class MemoryEventLog:
         positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
         while True:
             for partition, position in positions.items():
-                if batch := self.logs[log][partition][
-                    max(position + 1, self.removed.get((log, partition), 0)) :
-                ]:
+                if batch := self.logs[log][partition][self._first(log, partition, position) :]:
                     positions[partition] = int(batch[-1].offset)
                     yield batch
             async with self._grown:
                 await self._grown.wait_for(
                     lambda: any(
-                        len(self.logs[log][partition]) > position + 1
+                        len(self.logs[log][partition]) > self._first(log, partition, position)
                         for partition, position in positions.items()
                     )
                 )
+
+    def _first(self, log: str, partition: int, position: int) -> int:
+        """The index of the first event after a position that retention has left."""
+        return max(position + 1, self.removed.get((log, partition), 0))
 
     def messages(self, log: str) -> list[bytes]:
         """Return all messages of a log, in the order of arrival."""

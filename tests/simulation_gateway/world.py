@@ -313,8 +313,7 @@ class World:
                 figures[f"{name} in flight"] = each.figures.in_flight
                 figures[f"{name} waiting"] = each.figures.waiting
                 figures[f"{name} held"] = each.state.held.used
-                # A reader learns with the next event that retention has removed others.
-                figures[f"{name} lag"] = 0 if log is None or any(log.removed) else lag.events
+                figures[f"{name} lag"] = 0 if log is None else lag.events
                 figures[f"{name} open"] = sum(part.window.open for part in each.partitions.values())
                 figures[f"{name} attempts"] = len(each._first_attempts) + len(each._tasks) - len(each._idle)
             found += [f"{replica.name}: {name} {value}" for name, value in figures.items() if value]

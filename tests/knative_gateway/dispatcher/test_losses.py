@@ -168,6 +168,35 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
         await until(lambda: [failure.end for failure in rig.store.failures.get("slow", ())] == ["removed"])
 
 
+async def test_events_that_retention_removed_before_they_were_read_are_not_in_the_lag(
+    server: SubscriberServer,
+) -> None:
+    """No event follows, so no reader learns that events are gone."""
+    gate = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await gate.wait()
+        return web.Response(status=202)
+
+    server.behaviour = slow
+    settings = DispatchSettings(look_ahead=2, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.01)
+    async with Rig(settings, partitions=1) as rig:
+        await rig.serve(
+            subscriber("slow", server.url()),
+            subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},)),
+        )
+        await rig.send(*(event(number) for number in range(10)))
+        dispatcher = rig.dispatcher.dispatcher_of("slow")
+        assert dispatcher is not None
+        await until(lambda: not dispatcher.partitions[0].cursor.is_shared)
+        await until(lambda: rig.dispatcher.lag("slow").events == 10)
+        await asyncio.sleep(0.05)  # its own reader gives up
+        rig.memory.removed[LOG, 0] = 10
+        gate.set()
+        await until(lambda: rig.dispatcher.lag("slow").events == 0)
+        assert 0 < rig.dispatcher.figures("slow")["delivered"] < 10
+
+
 async def test_events_that_are_given_up_are_in_the_log_with_their_number(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
