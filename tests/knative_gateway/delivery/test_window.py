@@ -91,10 +91,11 @@ def test_no_more_events_are_held_than_the_look_ahead() -> None:
 
 def test_one_event_that_is_not_completed_holds_up_no_other() -> None:
     """Completed events after it use no memory, for any number of them."""
-    window = filled(Order.UNORDERED, None, look_ahead=2)
+    window = filled(Order.UNORDERED, None, look_ahead=3)
     (first,) = started(window)
     for number in range(1, 10_001):
         window.add(f"{number}")
+        assert not window.full
         (entry,) = started(window)
         assert not window.complete(entry)
     assert (window.position, window.open, window.ranges, entries(window)) == (None, 1, [("0", "10000")], 2)
