@@ -136,7 +136,7 @@ flat: setup  ## show that the cost of an event does not grow with links, partiti
 
 ATTACK_ARGS ?=
 attack: setup  ## attack a node and a gateway, and measure how this affects another client; needs an idle machine (ATTACK_ARGS="--table timers")
-	$(BIN)/python -m attack $(ATTACK_ARGS)
+	$(BIN)/python -m attack --out build/attack.txt $(ATTACK_ARGS)
 
 MINUTES ?= 120
 mixed: setup  ## run 200 Brokers and 1,000 groups for MINUTES=120 with load, invalid input, restarts, kills, reloads and full disks, and check that no event is lost

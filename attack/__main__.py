@@ -1,6 +1,6 @@
 """`make attack`: run the attacks, print the table, and say what did not hold.
 
-    python -m attack [--table NAME ...] [--attack TEXT ...] [--short] [--json]
+    python -m attack [--table NAME ...] [--attack TEXT ...] [--short] [--json] [--out FILE]
 
 Exit status 0 when every attack ended within its limit and the neighbour kept working; 1 when not; 3 when
 nothing is broken, but the p99 of a neighbour could not be judged, because other programs used the CPUs. The
@@ -191,6 +191,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--attack", action="append", help="only attacks whose name contains this text")
     parser.add_argument("--short", action="store_true", help="small limits; the p99 is not judged")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
+        "--out", type=Path, help="write the table to this file as well, from the first attack on"
+    )
     options = parser.parse_args(arguments)
     chosen = [
         each
@@ -199,24 +202,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         and not (options.short and each.is_long)
         and (not options.attack or any(text in each.name for text in options.attack))
     ]
+    if not chosen:
+        parser.error("no attack has this text in its name")
     connections.allow_files(FILES)
-    folder = Path(tempfile.mkdtemp(prefix="attack-"))
+    folder, began = Path(tempfile.mkdtemp(prefix="attack-")), time.monotonic()
+    ended: list[Found] = []
+
+    def told(row: Found) -> None:
+        ended.append(row)
+        print(table([row]).split("\n", 1)[1], file=sys.stderr, flush=True)
+        if options.out:
+            _write(options.out, ended, f"{len(ended)} of {len(chosen)} attacks, not finished")
+
     try:
-        rows = run(
-            chosen,
-            folder,
-            is_small=options.short,
-            told=lambda row: print(table([row]).split("\n", 1)[1], file=sys.stderr, flush=True),
-        )
+        rows = run(chosen, folder, is_small=options.short, told=told)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps([row.as_json() for row in rows], indent=1) if options.json else table(rows))
     verdicts = Counter(row.verdict for row in rows)
-    print(
-        f"{len(rows)} attacks, {verdicts['BROKEN']} broken, {verdicts['not judged']} not judged",
-        file=sys.stderr,
+    summary = (
+        f"{len(rows)} attacks in {(time.monotonic() - began) / 60:.0f} minutes,"
+        f" {verdicts['BROKEN']} broken, {verdicts['not judged']} not judged"
     )
+    print(json.dumps([row.as_json() for row in rows], indent=1) if options.json else table(rows))
+    print(summary, file=sys.stderr)
+    if options.out:
+        _write(options.out, rows, summary)
     return 1 if verdicts["BROKEN"] else NOT_JUDGED if verdicts["not judged"] else 0
+
+
+def _write(path: Path, rows: Sequence[Found], summary: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{table(rows)}\n\n{summary}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """The judgement of the attacks."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+import attack.__main__ as command
 from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
 from attack.report import NOISE_MS, RATIO_MAX, BrokenError, Found, expect, is_quiet, judged, table
@@ -63,3 +67,28 @@ def test_the_table_shows_what_the_attacker_got_and_the_verdict() -> None:
     broken = Found("a flood", "listeners", "a turn", "", {}, {}, ("the node ended",))
     assert "BROKEN" in table([broken])
     assert "the node ended" in table([broken])
+
+
+def test_the_command_writes_its_table_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each attack, so that a run that is stopped has its rows too."""
+    flood, spill = (Found(name, "listeners", "a turn", "", {}, {}) for name in ("a flood", "a spill"))
+    file, seen = tmp_path / "made" / "attack.txt", []
+
+    def run(*_: object, told: Callable[[Found], None], **__: object) -> list[Found]:
+        for row in (flood, spill):
+            told(row)
+            seen.append(file.read_text("utf-8"))
+        return [flood, spill]
+
+    monkeypatch.setattr(command, "run", run)
+    assert command.main(["--out", str(file), "--attack", "frame that is too large"]) == 0
+    assert "a flood" in seen[0]
+    assert "a spill" not in seen[0]
+    assert "not finished" in seen[0]
+    assert file.read_text("utf-8").endswith("2 attacks in 0 minutes, 0 broken, 0 not judged\n")
+
+
+def test_a_text_that_no_attack_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--attack", "no attack is called this"])
+    assert "no attack has this text in its name" in capsys.readouterr().err
