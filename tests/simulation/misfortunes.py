@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.machine.logins import Logins
 from tests.simulation.machine.network import Wire
 from tests.simulation.machine.process import Node
 from tests.simulation.machine.schedule import MS, SECOND
@@ -33,6 +34,9 @@ class Misfortunes:
             "network": [self.reset, self.vanish, self.hold, self.hold, self.stop_reading],
             "clients": [self.kill_client, self.kill_client, self.stall_consumer],
         }
+        if world.logins is not None:
+            interval_us = self.random.choice((500, 2000)) * MS
+            world.schedule.every(interval_us, self.take_away, while_=lambda: world.stormy)
         self.all = [(kind, act) for kind in sorted(faults & kinds.keys()) for act in kinds[kind]]
 
     def strike(self) -> None:
@@ -58,6 +62,9 @@ class Misfortunes:
                     way.held_until_us = 0
                 if not wire.client_reads:
                     wire.read_again()
+            if self.world.logins is not None:
+                self.world.logins.restore()
+                node.reload()
             if not node.up:
                 node.start()
             else:
@@ -198,6 +205,30 @@ class Misfortunes:
         if (wire := self._wire(node)) is not None:
             wire.client_reads = False
             self.world.schedule.after(self.random.randint(100, 8000) * MS, wire.read_again)
+
+    # -- rights
+
+    def take_away(self) -> None:
+        """An operator takes the rights of a user away, or the user itself, and gives them back later."""
+        logins: Logins = self.world.logins
+        user = self.random.choice(sorted(logins.rightful))
+        if self.random.random() < 0.5:
+            logins.revoke(user)
+        else:
+            logins.remove(user)
+        self.world.note(f"rights: taken away from {user}")
+
+        def give_back() -> None:
+            if self.world.stormy:
+                logins.restore()
+                self._reload()
+
+        self._reload()
+        self.world.schedule.after(self.random.randint(50, 2000) * MS, give_back)
+
+    def _reload(self) -> None:
+        for node in self.world.nodes:
+            node.reload()
 
     # -- clients
 

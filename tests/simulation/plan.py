@@ -25,6 +25,12 @@ _CROWDED_SHARE: Final = 0.02
 _BATCHES_SHARE: Final = 0.25
 _FORGETS_SHARE: Final = 0.3
 _COMPRESSES_SHARE: Final = 0.5
+_RECREATES_SEEDS: Final = (4, 12)
+_LOGINS_SEEDS: Final = (1, 7)
+_SEEDS: Final = 15
+"""These two are chosen by the remainder of the seed: no seed that failed before they existed has one of them,
+so each of these seeds is still the run that failed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,7 @@ class Plan:
     random: Random
     extras: Random
     """Decides about what few worlds have, so that the others do not depend on it."""
+    seed: int
     faults: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -117,6 +124,14 @@ class Plan:
         """Clients end their subscriptions, and begin again."""
         self.compresses = self.extras.random() < _COMPRESSES_SHARE
         """Batches are compressed."""
+        self.recreated = (
+            LogSettings(partitions=self.extras.choice((1, 3)))
+            if self.seed % _SEEDS in _RECREATES_SEEDS and not self.crowded
+            else None
+        )
+        """A log that a client deletes and creates again."""
+        self.logins = self.seed % _SEEDS in _LOGINS_SEEDS and not self.crowded
+        """Clients log in, rights and users are taken away for a time, and some clients have no rights."""
         if self.crowded:
             self.faults.clear()
             self.logs["lone"] = LogSettings(partitions=1)

@@ -13,8 +13,10 @@ from amqp_streams.storage.ports import Partition, Store, StoredLog
 from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_paused, require_within
 from tests.simulation.checks.cursors import Cursors
 from tests.simulation.checks.ledger import Ledger
+from tests.simulation.checks.rights import require_rights
 from tests.simulation.checks.rot import flip, require_true
 from tests.simulation.machine.clocks import Steps, Wall, clocks
+from tests.simulation.machine.logins import PLAIN_USER, Logins
 from tests.simulation.machine.network import Weather
 from tests.simulation.machine.process import Node, NodeWatcher, log_lines
 from tests.simulation.machine.schedule import MS, SECOND, Schedule
@@ -27,8 +29,10 @@ from tests.simulation.peers.consumers import Consumer
 from tests.simulation.peers.forgetful import Forgetful
 from tests.simulation.peers.members import Crowd, Group, Leaser, Sharer
 from tests.simulation.peers.producers import Producer
+from tests.simulation.peers.recreating import AGAIN, Follower, Keeper
 from tests.simulation.peers.requests import Asker
-from tests.simulation.plan import Plan
+from tests.simulation.peers.strangers import STRANGER, Stranger
+from tests.simulation.plan import LIMITED_USER, Plan
 
 CALM_US = 60 * SECOND
 """All that can be done is done before, unless the settings make a client slow."""
@@ -36,6 +40,8 @@ LIMITED_CALM_US = 180 * SECOND
 """The same for a producer with a quota: 200 events, some of them of 5 kB, at a lowest rate of 5 kB/s; and
 for consumers that get the next event when they have settled the last one: 500 events, about 5 a second.
 """
+MALLORY = "user-mallory"
+"""The user of clients that misbehave."""
 LEAVING_US = 45 * SECOND
 """More than the longest silence that a node bears."""
 
@@ -46,7 +52,7 @@ class World(NodeWatcher):
     def __init__(self, seed: int, *, stories: bool = False) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.plan = Plan(self.random, Random(f"{seed} extras"))
+        self.plan = Plan(self.random, Random(f"{seed} extras"), seed)
         self.schedule = Schedule()
         self.steps = Steps(counted=self.plan.counted, steps_a_reading=self.random.choice((1, 300, 3000)))
         self.wall = Wall(self.schedule)
@@ -62,6 +68,11 @@ class World(NodeWatcher):
         self.clients: list[Client] = []
         self.nodes: list[Node] = []
         self.groups: list[Group] = []
+        self.keeper: Keeper | None = None
+        self.logins: Logins | None = None
+        if self.plan.logins:
+            users = frozenset({PLAIN_USER, LIMITED_USER, MALLORY})
+            self.logins = Logins(users, frozenset({STRANGER}))
         self.misfortunes = Misfortunes(self, self.plan.faults)
 
     @property
@@ -88,6 +99,8 @@ class World(NodeWatcher):
 
     def partitions(self, log: str) -> int:
         """How many partitions a log has."""
+        if log == AGAIN and self.plan.recreated is not None:
+            return self.plan.recreated.partitions
         return self.plan.logs[log].partitions
 
     def starts(self, log: str) -> dict[int, int]:
@@ -160,6 +173,7 @@ class World(NodeWatcher):
                 settings,
                 watcher=self,
                 backend=lambda node: Directory(self.schedule, random, node.guard),
+                logins=self.logins,
             )
         )
         self.producers = [
@@ -188,6 +202,27 @@ class World(NodeWatcher):
         self.clients += [*self.producers, *self.consumers, *members, *askers]
         self.clients += [Crowd(self, "crowd", "lone")] if crowded else []
         self.clients += [kind(self, f"abuser-{kind.__name__.lower()}") for kind in abusers]
+        if self.plan.recreated is not None:
+            self._populate_again()
+        if self.logins is not None:
+            self.clients += [Stranger(self, f"stranger-{number}") for number in range(random.randint(1, 2))]
+
+    def _populate_again(self) -> None:
+        """Create the clients of a log that is deleted and created again."""
+        random = self.random
+        self.keeper = keeper = Keeper(self, "keeper")
+        self.ledger.may_be_gone = lambda name, incarnation: (
+            name.startswith("made-") if name != AGAIN else keeper.may_be_gone(incarnation)
+        )
+        producer = Producer(self, "again", AGAIN, numbered=random.random() < 0.3)
+        modes = random.sample(("plain", "kept", "group"), random.randint(1, 3))
+        self.clients += [keeper, producer, *(Follower(self, f"again-{mode}", mode) for mode in modes)]
+
+        def make() -> None:
+            if producer.made < self.plan.size.events:
+                producer.make(random.choice((1, 1, 3)))
+
+        self.schedule.every(random.choice((50, 200)) * MS, make, while_=lambda: self.stormy)
 
     def _consumer(self, number: int) -> Consumer:
         random = self.random
@@ -311,6 +346,8 @@ class World(NodeWatcher):
             self.ledger.retained(node.service.store)
             require_within(node.service)
             require_paused(node)
+            if self.logins is not None:
+                require_rights(node.service, self.logins)
 
         node.service.regular.tick = ticked  # type: ignore[method-assign]
 

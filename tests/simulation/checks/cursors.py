@@ -73,7 +73,7 @@ class Cursors:
         grant = link.grant
         if grant.group is not None:
             self._own(link)
-        if grant.keeps:
+        if grant.keeps and not grant.log.name.startswith("made-"):
             for index, position in grant.reader.positions.items():
                 self._resumed(spot_of(grant, index), position)
 

@@ -37,8 +37,8 @@ class Sent:
     """Its first sending decides its place behind other events of the link."""
     before: "Sent | None" = None
     """The event in front of this one, for the same partition, in the only batch that was sent with it."""
-    stored: list[tuple[int, int]] = field(default_factory=list)
-    """Where it is: partition and offset."""
+    stored: list[tuple[str, int, int]] = field(default_factory=list)
+    """Where it is: incarnation of the log, partition and offset."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Track:
     """A partition: `records` from offset 0 on, including those that retention removed."""
 
     log: str
+    incarnation: str
     index: int
     retention_ms: int | None
     start: int = 0
@@ -80,13 +81,18 @@ class Ledger:
         self.sent: dict[str, Sent] = {}
         self.tracks: dict[tuple[str, str, int], Track] = {}
         self.current: dict[tuple[str, int], Track] = {}
-        self.passing: Callable[[str], bool] = lambda name: name.startswith("made-")
-        """Logs that clients create and delete."""
+        self.may_be_gone: Callable[[str, str], bool] = lambda name, _: name.startswith("made-")
+        """Whether clients may have deleted a log: its name and incarnation."""
         self.clock_jumped = False
-        self.counts = {"accepted": 0, "visible": 0, "delivered": 0, "refused": 0, "compressed": 0}
+        names = ("accepted", "visible", "delivered", "refused", "compressed", "recreated", "strangers")
+        self.counts = dict.fromkeys(names, 0)
         self._schedule = schedule
         self._wall_ms = wall_ms
         self._order: dict[tuple[str | int, int, str], int] = {}
+
+    def of(self, log: str) -> list[Track]:
+        """The partitions of all logs of this name that existed."""
+        return [track for track in self.tracks.values() if track.log == log]
 
     # -- producers
 
@@ -122,7 +128,7 @@ class Ledger:
     def accepted(self, key: str) -> None:
         """The node accepted this event."""
         sent = self.sent[key]
-        assert sent.stored or self.passing(sent.log), f"{key} is accepted, and is not there"
+        assert sent.stored or self.may_be_gone(sent.log, ""), f"{key} is accepted, and is not there"
         self.counts["accepted"] += not sent.accepted
         sent.accepted = True
 
@@ -132,11 +138,12 @@ class Ledger:
         """A process has opened the store: everything that was visible must be present."""
         findings = [each for each in getattr(store, "findings", ()) if each.severity is Severity.DAMAGE]
         assert not findings, f"damage that nobody did: {findings}"
-        for (name, _incarnation, index), track in self.tracks.items():
+        for (name, incarnation, index), track in self.tracks.items():
             stored = store.logs.get(name)
-            if self.passing(name):
+            if self.may_be_gone(name, incarnation):
                 continue
             assert stored is not None, f"log {name} is gone"
+            assert stored.incarnation == incarnation, f"log {name} is another one"
             partition = stored.partitions[index]
             assert partition.start <= track.start or not partition.end, (
                 f"{name}/{index} begins at {partition.start}, it was {track.start}"
@@ -178,7 +185,7 @@ class Ledger:
         track.producers = producers
         track.forgotten |= gone
         for producer in gone:
-            self._order.pop((producer, track.index, track.log), None)
+            self._order.pop((producer, track.index, track.incarnation), None)
 
     def _compare(self, log: StoredLog, partition: Partition) -> None:
         track = self._track(log, partition)
@@ -199,7 +206,9 @@ class Ledger:
         key = (log.name, log.incarnation, partition.index)
         track = self.tracks.get(key)
         if track is None:
-            track = self.tracks[key] = Track(log.name, partition.index, log.settings.retention_ms)
+            track = self.tracks[key] = Track(
+                log.name, log.incarnation, partition.index, log.settings.retention_ms
+            )
         self.current[log.name, partition.index] = track
         track.partition = partition
         return track
@@ -210,14 +219,15 @@ class Ledger:
         assert sent is not None, f"{track.log}/{track.index}@{offset} was never sent: {message[:60]!r}"
         assert message == sent.message, f"{sent.key} is stored with other bytes"
         assert sent.log == track.log, f"{sent.key} is in log {track.log}"
-        sent.stored.append((track.index, offset))
+        sent.stored.append((track.incarnation, track.index, offset))
         once = sent.numbered and sent.producer not in track.forgotten
-        assert len(sent.stored) <= (1 if once else sent.times), f"{sent.key} is stored too often"
+        copies = sum(incarnation == track.incarnation for incarnation, _, _ in sent.stored)
+        assert copies <= (1 if once else sent.times), f"{sent.key} is stored too often"
         if sent.times == 1 and sent.before is not None:
             assert sent.before.stored, f"{sent.key} is stored without {sent.before.key} of its batch"
         assert not track.records or track.records[-1][1] <= timestamp_ms, "times do not decrease"
         if (sent.times == 1 and sent.ordered) or sent.numbered:
-            sequence = (sent.producer if sent.numbered else sent.link, track.index, track.log)
+            sequence = (sent.producer if sent.numbered else sent.link, track.index, track.incarnation)
             last = self._order.get(sequence, -1)
             assert last < sent.number, f"{sent.key} is stored behind {last} of its producer"
             self._order[sequence] = sent.number
@@ -228,7 +238,7 @@ class Ledger:
     def retained(self, store: Store) -> None:
         """Retention may have removed events, but none too early."""
         for name, stored in store.logs.items():
-            for partition in stored.partitions if not self.passing(name) else ():
+            for partition in () if self.may_be_gone(name, stored.incarnation) else stored.partitions:
                 track = self._track(stored, partition)
                 assert partition.start >= track.start, "the start of a partition falls"
                 if partition.start > track.start:

@@ -18,6 +18,7 @@ from amqp_streams.server.run import Server
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import Partition, StoredLog
 from tests.simulation.machine.clocks import Steps, Wall
+from tests.simulation.machine.logins import Logins, Users
 from tests.simulation.machine.loop import NodeLoop
 from tests.simulation.machine.network import Peer, Weather, Wire
 from tests.simulation.machine.schedule import MS, SECOND, Schedule
@@ -28,7 +29,18 @@ STOP_US = 30 * SECOND
 
 
 class _Server(Server):
-    """The server of a node. Peers whose name begins with `user-` are logged in as that user."""
+    """The server of a node.
+
+    Without `logins`, peers whose name begins with `user-` are logged in as that user.
+    """
+
+    def __init__(self, settings: NodeSettings, logins: Logins | None) -> None:
+        super().__init__(
+            settings if logins is None else logins.settings(settings),
+            reread=None if logins is None else lambda: logins.settings(settings),
+        )
+        if logins is not None:
+            self._users = Users(logins)  # type: ignore[assignment, misc]  # in memory
 
     def _connect(self, channel: ByteChannel) -> Connection:
         connection = super()._connect(channel)
@@ -53,6 +65,7 @@ class Node:
         *,
         watcher: "NodeWatcher",
         backend: Callable[["Node"], Backend],
+        logins: Logins | None = None,
     ) -> None:
         self.schedule = schedule
         self.steps = steps
@@ -60,6 +73,7 @@ class Node:
         self.settings = settings
         self.watcher = watcher
         self.backend = backend(self)
+        self.logins = logins
         self.wires: dict[Wire, None] = {}
         self.up = False
         self.stopping = False
@@ -101,7 +115,7 @@ class Node:
             return
         with self.backend.quiet():
             self.watcher.opened(self, store)
-        self.server = _Server(self.settings)
+        self.server = _Server(self.settings, self.logins)
         _finish(self.server.start(store))
         self.up, self.stopping = True, False
         self.watcher.started(self)
@@ -136,6 +150,11 @@ class Node:
 
         self.schedule.after(5 * MS, look)
         self.schedule.after(STOP_US, lambda: self._require(ended(), "a node that is stopped ends"))
+
+    def reload(self) -> None:
+        """SIGHUP."""
+        if self.up and not self.stopping:
+            self.loop.call_soon(self.server.reload)
 
     def kill(self, *, power: bool = False) -> None:
         """The process dies, or with `power` the machine."""
@@ -172,7 +191,9 @@ class Node:
 
     # -- the network
 
-    def connect(self, peer: Peer, weather: Weather, user: str | None = None) -> Wire | None:
+    def connect(
+        self, peer: Peer, weather: Weather, user: str | None = None, address: str | None = None
+    ) -> Wire | None:
         """Open a new connection; None: no process listens."""
         if not self.up or self.stopping:
             return None
@@ -180,7 +201,7 @@ class Node:
         assert listeners is not None
         self._names += 1
         channel = Channel(listeners, secure=False)
-        name = user or "127.0.0.1"
+        name = (user if self.logins is None else address) or "127.0.0.1"
         if not listeners._enter(channel, f"{name}:{self._names}"):
             return None
         wire = Wire(self.schedule, self.loop, weather, peer, channel, address=(name, self._names))

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
+from amqp_streams.client.connection.mechanisms import Credentials
+from tests.simulation.machine.logins import PLAIN_USER, Logins
 from tests.simulation.machine.network import Weather
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.connection import Connection
@@ -29,6 +31,9 @@ class Client:
         self.retired = False
         self.failures = 0
         self.last_condition: str | None = None
+        self.address = "127.0.0.1"
+        self.password: str | None = None
+        """Instead of the right one."""
         self.frame_bytes = self.random.choice((512, 4096, 16 << 10))
         self.session_window = self.random.choice((5, 100, 2048))
         self.silence_ms = self.random.choice((2000, 5000, 10_000))
@@ -95,6 +100,8 @@ class Client:
             self.container,
             weather=self.weather,
             user=self.user,
+            address=self.address,
+            credentials=self._credentials(),
             may_hoard=self.abuser,
             frame_bytes=self.frame_bytes,
             window=self.session_window,
@@ -105,7 +112,21 @@ class Client:
             return
         self.connection = connection
         connection.ended = lambda _condition: self._ended(connection, incarnation)
+        connection.refused = self.refused_login
         self.connected(connection)
+
+    def _credentials(self) -> Credentials | None:
+        """What it logs in with, in worlds with logins."""
+        logins = self.world.logins
+        if logins is None:
+            return None
+        nonce = f"{self.random.getrandbits(96):024x}"
+        return cast("Logins", logins).credentials(self.user, nonce=nonce, password=self.password)
+
+    def refused_login(self, words: str) -> None:
+        """The node has refused the login."""
+        user = self.user or PLAIN_USER
+        assert user in self.world.logins.once_removed, f"{user} cannot log in: {words}"
 
     @property
     def container(self) -> str:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, Protocol
 
+from amqp_streams.client.connection.mechanisms import Credentials
+from amqp_streams.client.connection.sasl import SaslClient
+from amqp_streams.client.errors import AuthenticationError, ConnectError
 from amqp_streams.wire.frames import read_frame, read_performative
 from amqp_streams.wire.types import Described, Symbol, UInt, Value
 from tests.simulation.machine.network import Weather, Wire
@@ -17,7 +20,10 @@ from tests.simulation.peers.frames import (
     EMPTY_FRAME,
     OUTCOMES,
     UINT,
+    condition_of,
+    description_of,
     disposition_frame,
+    error_of,
     frame_of,
     terminus,
     transfer_frame,
@@ -28,7 +34,9 @@ from tests.simulation.peers.links import Link, Receiver, Sender, after, distance
 class Listening(Protocol):
     """A node, to connect to."""
 
-    def connect(self, peer: "Connection", weather: Weather, user: str | None = None) -> Wire | None:
+    def connect(
+        self, peer: "Connection", weather: Weather, user: str | None = None, address: str | None = None
+    ) -> Wire | None:
         """Open a new connection; None: no process listens."""
 
     def forget(self, wire: Wire) -> None:
@@ -47,6 +55,8 @@ class Connection:
         *,
         weather: Weather,
         user: str | None = None,
+        address: str | None = None,
+        credentials: Credentials | None = None,
         may_hoard: bool = False,
         frame_bytes: int = 16 << 10,
         window: int = 2048,
@@ -54,11 +64,13 @@ class Connection:
         ended: Callable[[str | None], None] = lambda condition: None,
         opened: Callable[[], None] = lambda: None,
     ) -> None:
+        """`address`: of the client, without the port. `credentials`: for a SASL layer."""
         self.schedule: Final = schedule
         self.container: Final = container
         self.frame_bytes: Final = frame_bytes
         self.ended = ended
         self.opened = opened
+        self.refused: Callable[[str], None] = lambda words: None  # the login
         self.alive = False
         self.is_open = False
         self.peer_frame_bytes = 512
@@ -84,11 +96,16 @@ class Connection:
         self._beats_from_us = 0
         self._handles = 0
         self._greeted = False
-        self.wire = node.connect(self, weather, user)
+        self._after_login = bytearray()
+        self._login = None if credentials is None else SaslClient(credentials, "node")
+        self.wire = node.connect(self, weather, user, address)
         if self.wire is None:
             return
         self.alive = True
-        self._greet()
+        if self._login is None:
+            self._greet()
+        else:
+            self._send(self._login.take_output())
         self._watch()
 
     def _greet(self) -> None:
@@ -146,7 +163,13 @@ class Connection:
     # -- bytes
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
+        """Send bytes, those of the time during the login after it."""
+        if self._login is not None and not self._login.done:
+            self._after_login += data
+        else:
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
         if self.alive and self.wire is not None:
             self.wire.send(data)
 
@@ -194,6 +217,8 @@ class Connection:
         if not self.alive:
             return
         self._heard_us = self.schedule.now_us
+        if self._login is not None and not self._login.done:
+            data = self._log_in(self._login, data)
         self._in += data
         if not self._greeted:
             if len(self._in) < len(AMQP_HEADER):
@@ -209,6 +234,23 @@ class Connection:
                 said = read_performative(one.body)
                 self._take(said.name, said.fields, said.payload)
         del self._in[:at]
+
+    def _log_in(self, login: SaslClient, data: bytes) -> bytes:
+        """Continue the login. Returns the bytes after it."""
+        try:
+            login.receive(data)
+        except (AuthenticationError, ConnectError) as error:
+            if isinstance(error, AuthenticationError):
+                self.refused(str(error))
+            self.drop()
+            self._end(None)
+            return b""
+        self._send(login.take_output())
+        if not login.done:
+            return b""
+        self._greet()
+        self._send(bytes(self._after_login))
+        return login.rest
 
     def lost(self) -> None:
         """See `network.Peer`."""
@@ -274,7 +316,7 @@ class Connection:
                 self._detached(fields)
             case "end" | "close":
                 self._forgive(fields)
-                self._end(_condition(fields) or "closed")
+                self._end(condition_of(fields) or "closed")
 
     def _forgive(self, fields: Mapping[str, Any]) -> None:
         """A peer that sends heartbeats is not silent, even if the node does not read them.
@@ -327,7 +369,7 @@ class Connection:
         last = first if fields["last"] is None else int(fields["last"])
         state = fields["state"]
         outcome = OUTCOMES.get(int(str(state.descriptor))) if isinstance(state, Described) else None
-        condition, info = _error_of(state.value) if outcome == "rejected" else (None, {})
+        condition, info = error_of(state.value) if outcome == "rejected" else (None, {})
         number = first
         assert 0 <= distance(first, last) < 1 << 20, "a disposition of deliveries in order"
         while distance(number, last) >= 0:
@@ -358,7 +400,7 @@ class Connection:
         link = self._remote.pop(int(fields["handle"]), None)
         if link is None:
             return
-        assert self._may_hoard or "large messages are unfinished" not in _description(fields), (
+        assert self._may_hoard or "large messages are unfinished" not in description_of(fields), (
             f"{link.name} pays for the unfinished messages of another user"
         )
         if not link.detaching:
@@ -370,7 +412,7 @@ class Connection:
             for number in [number for number, owner in table.items() if owner is link]:
                 del table[number]
         self._waiting = [each for each in self._waiting if each[0] is not link]
-        link.end(None if link.detaching and not _condition(fields) else _condition(fields) or "closed")
+        link.end(None if link.detaching and not condition_of(fields) else condition_of(fields) or "closed")
 
     def _beat(self) -> None:
         if self.alive:
@@ -406,21 +448,3 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     callbacks = {"attached": lambda fields: None, "ended": lambda condition: None}
     callbacks |= {key: value for key, value in options.items() if key in known}
     return {key: value for key, value in options.items() if key not in known}, callbacks
-
-
-def _condition(fields: Mapping[str, Any]) -> str | None:
-    error = fields.get("error")
-    return None if error is None else str(error.value[0])
-
-
-def _description(fields: Mapping[str, Any]) -> str:
-    error = fields.get("error")
-    return "" if error is None else str(error.value[1])
-
-
-def _error_of(values: Any) -> tuple[str | None, dict[str, Any]]:
-    """The condition and the info of the error of a rejection."""
-    if not values or values[0] is None:
-        return None, {}
-    error = [*values[0].value, None, None, None]
-    return str(error[0]), {str(key): value for key, value in (error[2] or {}).items()}

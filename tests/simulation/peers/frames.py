@@ -189,3 +189,23 @@ def read_event(raw: bytes) -> Event:
                 key_of(message),
             )
     raise AssertionError("a delivery has delivery annotations")
+
+
+def condition_of(fields: Mapping[str, Any]) -> str | None:
+    """The condition of the error in a detach, end or close."""
+    error = fields.get("error")
+    return None if error is None else str(error.value[0])
+
+
+def description_of(fields: Mapping[str, Any]) -> str:
+    """The text of that error."""
+    error = fields.get("error")
+    return "" if error is None else str(error.value[1])
+
+
+def error_of(values: Any) -> tuple[str | None, dict[str, Any]]:
+    """The condition and the info of the error of a rejection."""
+    if not values or values[0] is None:
+        return None, {}
+    error = [*values[0].value, None, None, None]
+    return str(error[0]), {str(key): value for key, value in (error[2] or {}).items()}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from amqp_streams import names
 from amqp_streams.wire.types import Array, Symbol, UByte, ULong, Value
 from tests.simulation.checks.ledger import Sent
+from tests.simulation.machine.logins import PLAIN_USER, Logins
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.connection import Connection
@@ -190,7 +191,13 @@ class Producer(Client):
         self.push()
 
     def _refused(self, events: list[Sent], outcome: str | None, condition: str | None) -> None:
-        retried = outcome in ("modified", "released", None) or condition == names.RESOURCE_LIMIT_EXCEEDED
+        conditions = {names.RESOURCE_LIMIT_EXCEEDED}
+        if self.log.startswith("made-"):  # the log may be deleted
+            conditions |= {names.RESOURCE_DELETED, names.NOT_FOUND}
+        logins: Logins | None = self.world.logins
+        if logins is not None and (self.user or PLAIN_USER) in logins.once_revoked:
+            conditions |= {names.UNAUTHORIZED_ACCESS}
+        retried = outcome in ("modified", "released", None) or condition in conditions
         assert retried, f"{events[0].key} is {outcome}: {condition}"
         self._later(events)
 

@@ -16,6 +16,7 @@ from amqp_streams.wire.layout import (
     sections,
 )
 from amqp_streams.wire.types import Described
+from tests.simulation.machine.logins import PLAIN_USER, Logins
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.connection import Connection
@@ -113,6 +114,11 @@ class Asker(Client):
     def _answered(self, delivery: Delivery) -> None:
         status, words, value = answer_of(delivery.raw)
         self.answers["extents"] += 1
+        logins: Logins | None = self.world.logins
+        if status == management.FORBIDDEN and logins is not None:
+            assert (self.user or PLAIN_USER) in logins.once_revoked, words
+            self._done(delivery)
+            return
         assert status == management.OK, f"{self._operation} of {self.log} is answered with {status}: {words}"
         match self._operation:
             case names.EXTENTS:
@@ -124,7 +130,11 @@ class Asker(Client):
                 assert value["partitions"] is not None
             case _:
                 logs = [log["name"] for log in value["logs"]]
-                assert self.log in logs or names.QUERY_NEXT in value, f"{self.log} is not in {logs}"
+                found = self.log in logs or names.QUERY_NEXT in value or logins is not None
+                assert found, f"{self.log} is not in {logs}"
+        self._done(delivery)
+
+    def _done(self, delivery: Delivery) -> None:
         self._settle(delivery)
         self._asked_ms.pop("extents", None)
         link, sender = delivery.link, self._sender
