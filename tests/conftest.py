@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import forks
 from tests.kafka_brokers import kafka, mock_kafka
-from tests.preloaded import launching
+from tests.preloaded import journals, launching
 
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
@@ -28,6 +28,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 launching.install()
+journals.make_small()
 
 __all__ = ["kafka", "mock_kafka"]
 

@@ -13,6 +13,7 @@ from typing import Final
 from amqp_streams.cli import main as amqp_streams
 from knative_gateway.cli import main as knative_gateway
 from service_parts.command_line.program import Program
+from tests.preloaded import journals
 from tests.preloaded.becoming import become
 from tests.preloaded.children import prepare
 from tests.preloaded.forking import forked
@@ -33,6 +34,7 @@ def _preload() -> None:
             import_module(entry.where.partition(":")[0])
     for name in _IMPORTED_LATER:
         import_module(name)
+    journals.make_small()
     # A collection in a fork would write to, and so copy, the pages of everything that is imported.
     gc.collect()
     gc.freeze()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from examples.gateway import GatewayProcess
+from examples.node import NodeProcess
 from tests.preloaded.launching import IN_A_FORK, real_commands
 
 _FORKED = "import sys; print('knative_gateway.server' in sys.modules)"
@@ -151,6 +152,12 @@ async def test_asyncio_starts_it_too() -> None:
 def test_random_numbers_differ() -> None:
     code = "import random; print(random.random())"
     assert run(code).stdout != run(code).stdout
+
+
+def test_only_a_fork_has_a_small_journal(way: str, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        sizes = {path.stat().st_size for path in (node.data_dir / "journal").iterdir()}
+    assert sizes == {(4 if way == "forked" else 64) << 20}
 
 
 @pytest.mark.parametrize(
