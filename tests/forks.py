@@ -23,6 +23,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pytest
 
+from tests.costs import Cost, now, table
+
 SPARK: Final = "spark"
 KAFKA: Final = "kafka"
 _SHARED: Final = {SPARK: "spark: SparkSession", KAFKA: "kafka: Cluster"}
@@ -97,6 +99,7 @@ def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.addoption("--forks", type=int, default=0, help="run the tests in this many forks")
+    parser.addoption("--costs", help="print what the units took, and write what each test took to this file")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -106,7 +109,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not count or session.config.option.collectonly or session.testsfailed:
         return None
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one folder, of all forks
-    Parent(session, count).run()
+    parent = Parent(session, count)
+    parent.run()
+    parent.print_costs()
     return True
 
 
@@ -121,6 +126,11 @@ class Parent:
         self._begun: Final[dict[int, int]] = {}
         self._ended: Final[list[str]] = []
         self._count: Final = count
+        self._costs: Final[dict[str, list[Cost]]] = {}
+        path = session.config.getoption("costs")
+        # Line by line: what a run that is stopped has done can be read.
+        self._written: Final = Path(path).open("w", encoding="utf-8") if path else None  # noqa: SIM115
+        self._began: Final = now()
 
     def run(self) -> None:
         """Run all tests."""
@@ -134,10 +144,6 @@ class Parent:
             while self._forks:
                 for descriptor in select.select(list(self._forks), [], [])[0]:
                     self._read(descriptor)
-                if self._session.shouldfail:
-                    raise self._session.Failed(self._session.shouldfail)
-                if self._session.shouldstop:
-                    raise self._session.Interrupted(self._session.shouldstop)
         finally:
             os.close(reading)
             self._kill()
@@ -154,9 +160,22 @@ class Parent:
             os.close(reading)
             for descriptor in self._forks:
                 os.close(descriptor)
-            run_fork(Fork(self._session, self._units, indices, writing), number)
+            run_fork(Fork(self._session, self._units, number, indices, writing))
         os.close(writing)
         self._forks[reading] = (pid, bytearray())
+
+    def _count_costs(self, index: int, cost: Cost) -> None:
+        name = self._session.items[index].nodeid
+        self._costs.setdefault(unit_of(name, self._session.config.rootpath), []).append(cost)
+        if self._written is not None:
+            times = (cost.began.time - self._began.time, cost.wall, cost.own, cost.children)
+            print(cost.fork, *(f"{one:.3f}" for one in times), name, sep="\t", file=self._written, flush=True)
+
+    def print_costs(self) -> None:
+        """Print the table, if it is asked for."""
+        if self._written is not None:
+            self._written.close()
+            print("\n", *table(self._costs, self._began.time), sep="\n")
 
     def _read(self, descriptor: int) -> None:
         pid, buffer = self._forks[descriptor]
@@ -166,7 +185,7 @@ class Parent:
             return
         buffer += data
         while len(buffer) >= 4 and len(buffer) >= 4 + (length := _INDEX.unpack_from(buffer)[0]):
-            index, phases = pickle.loads(bytes(buffer[4 : 4 + length]))
+            index, phases, cost = pickle.loads(bytes(buffer[4 : 4 + length]))
             del buffer[: 4 + length]
             if index == _END:
                 self._end(descriptor)
@@ -174,8 +193,17 @@ class Parent:
                 self._begun[pid] = index
             else:
                 self._missing.discard(index)
+                self._count_costs(index, cost)
                 for phase in phases:
                     self._tell(index, Phase(*phase))
+                self._stop_if_wanted()
+
+    def _stop_if_wanted(self) -> None:
+        """Raise what ends the run after this test, whatever the forks have sent of later ones."""
+        if self._session.shouldfail:
+            raise self._session.Failed(self._session.shouldfail)
+        if self._session.shouldstop:
+            raise self._session.Interrupted(self._session.shouldstop)
 
     def _end(self, descriptor: int) -> None:
         pid, _ = self._forks.pop(descriptor)
@@ -215,8 +243,11 @@ def _report_of(
 class Fork:
     """Runs units in a fork, and tells the parent of each test."""
 
-    def __init__(self, session: pytest.Session, units: list[list[int]], indices: int, writing: int) -> None:
+    def __init__(
+        self, session: pytest.Session, units: list[list[int]], number: int, indices: int, writing: int
+    ) -> None:
         self._session: Final = session
+        self._number: Final = number
         self._units: Final = units
         self._indices: Final = indices
         self._writing: Final = writing
@@ -229,13 +260,14 @@ class Fork:
         index = next(todo, None)
         while index is not None:
             self._send(index, None)
+            began = now()
             # The fixtures of the unit end with its last test, so the next test must be known before.
             after = next(todo, None)
             items = self._session.items
             config.hook.pytest_runtest_protocol(
                 item=items[index], nextitem=None if after is None else items[after]
             )
-            self._send(index, [tuple(phase) for phase in self._phases])
+            self._send(index, [tuple(phase) for phase in self._phases], Cost(self._number, began, now()))
             self._phases.clear()
             index = after
         # A process that a test left behind may keep the pipe open.
@@ -253,14 +285,14 @@ class Fork:
         while record := os.read(self._indices, _INDEX.size):
             yield from self._units[_INDEX.unpack(record)[0]]
 
-    def _send(self, index: int, phases: list[Any] | None) -> None:
-        message = pickle.dumps((index, phases))
+    def _send(self, index: int, phases: list[Any] | None, cost: Cost | None = None) -> None:
+        message = pickle.dumps((index, phases, cost))
         message = _INDEX.pack(len(message)) + message
         while message:
             message = message[os.write(self._writing, message) :]
 
 
-def run_fork(fork: Fork, number: int) -> None:
+def run_fork(fork: Fork) -> None:
     """Run a fork to its end, with an output and a folder for temporary files of its own. Does not return."""
     status = 1
     try:
@@ -275,7 +307,7 @@ def run_fork(fork: Fork, number: int) -> None:
         capture.start_global_capturing()
         capture.suspend_global_capture()
         factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # as pytest's own fixtures take it
-        folder = factory.getbasetemp() / f"fork-{number}"
+        folder = factory.getbasetemp() / f"fork-{fork._number}"
         folder.mkdir(mode=0o700)
         factory._basetemp = folder
         fork.run()

@@ -1,5 +1,6 @@
 """Tests run in forks as in one process: each once, with its outcome, its fixtures and its output."""
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProces
         text=True,
         timeout=100,
         check=False,
+        # The import of the plugins would take most of the time.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
 
 
@@ -63,6 +66,22 @@ def test_outcomes_are_those_of_one_process(tmp_path: Path, count: str) -> None:
     assert "ValueError: broken" in done.stdout
     assert re.search(r"\nFAILED \S*test_many\.py::test_there_are_many\[7\]", done.stdout), done.stdout
     assert len(list(base.rglob("torn down"))) == 1
+
+
+def test_what_tests_cost_is_printed_and_written_if_it_is_asked_for(tmp_path: Path) -> None:
+    code = "import subprocess, sys\ndef test_it_starts(): subprocess.run([sys.executable, '-c', '0'])\n"
+    path = tmp_path / "costs.tsv"
+    done = run(
+        tmp_path, "--forks=2", f"--costs={path}", test_many=MANY.replace("7", "70"), test_starting=code
+    )
+    assert done.returncode == 0
+    assert re.search(r"\n +0\.\d +\d\.\d +\d+\.\d +1  test_starting\.py\n", done.stdout), done.stdout
+    assert re.search(r"\n +\d\.\d +0\.0 +\d+\.\d +50  test_many\.py\n", done.stdout), done.stdout
+    assert re.search(r"\nfork \d ended after \d+\.\d s\n", done.stdout), done.stdout
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    assert len(lines) == 51
+    (children,) = [float(line[4]) for line in lines if line[5] == "test_starting.py::test_it_starts"]
+    assert children > 0
 
 
 def test_tests_of_a_process_that_was_killed_have_failed(tmp_path: Path) -> None:
