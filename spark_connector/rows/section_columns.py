@@ -10,6 +10,7 @@ Spec: AMQP 1.0 core 3.2.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -21,21 +22,12 @@ from spark_connector.rows.slices import Slices
 MESSAGE_ANNOTATIONS: Final = 0x72
 _SHORT_HEAD: Final = 5
 _LONG_HEAD: Final = 8
-
-
-def _head(code: int, kind: int) -> pa.Scalar:
-    return pa.scalar(int.from_bytes(bytes((0, 0x53, code, kind))), pa.uint32())
-
-
-_FORMS: Final = tuple(
-    (code, _head(code, short), _head(code, long))
-    for code, short, long in (
-        (MESSAGE_ANNOTATIONS, 0xC1, 0xD1),
-        (PROPERTIES, 0xC0, 0xD0),
-        (APPLICATION_PROPERTIES, 0xC1, 0xD1),
-    )
+_FORMS: Final = (
+    (MESSAGE_ANNOTATIONS, 0xC1, 0xD1),
+    (PROPERTIES, 0xC0, 0xD0),
+    (APPLICATION_PROPERTIES, 0xC1, 0xD1),
 )
-_BODY: Final = _head(DATA, 0xA0), _head(DATA, 0xB0)
+_BODY: Final = (0xA0, 0xB0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ def sections_of(messages: pa.BinaryArray) -> Found | None:
     for code, short, long in _FORMS:
         if heads is None:
             return None
-        narrow, wide = pc.equal(heads, short), pc.equal(heads, long)
+        narrow, wide = (pc.equal(heads, _head(code, kind)) for kind in (short, long))
         if not narrow.true_count and not wide.true_count:
             continue
         end = _end(rows, at, narrow, wide)
@@ -70,10 +62,16 @@ def sections_of(messages: pa.BinaryArray) -> Found | None:
     return _with_body(rows, at, heads, sections)
 
 
+@cache
+def _head(code: int, kind: int) -> pa.Scalar:
+    # Made when it is needed: the first scalar that is made imports pandas.
+    return pa.scalar(int.from_bytes(bytes((0, 0x53, code, kind))), pa.uint32())
+
+
 def _with_body(
     rows: Slices, at: pa.Int32Array, heads: pa.UInt32Array, sections: Mapping[int, Slices]
 ) -> Found | None:
-    narrow, wide = (pc.equal(heads, one) for one in _BODY)
+    narrow, wide = (pc.equal(heads, _head(DATA, kind)) for kind in _BODY)
     if narrow.true_count + wide.true_count != len(rows):
         return None
     end = _end(rows, at, narrow, wide)

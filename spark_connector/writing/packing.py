@@ -23,7 +23,6 @@ _NUMBER_BYTES: Final = 8
 _CODES: Final = {1: "B", 4: "I", 8: "Q"}
 """Type codes of `array`, by the bytes of an item."""
 _SWAP: Final = sys.byteorder == "little"
-_NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,14 @@ def packed(
     """
     count = len(messages)
     sizes = lengths(messages)
-    front, numbers = _NOTHING, _NOTHING
+    nothing = pa.scalar(b"", pa.binary())
+    front, numbers = nothing, nothing
     if numbered:
         front = pa.scalar(SEQUENCE_FRONT, pa.binary())
         numbers = as_binary(pa.array(range(count), pa.int64()))
         sizes = pc.add(sizes, pa.scalar(len(SEQUENCE_FRONT) + _NUMBER_BYTES, pa.int32()))
     sections = pc.binary_join_element_wise(
-        pa.scalar(DATA_BINARY32, pa.binary()), as_binary(sizes), front, numbers, messages, _NOTHING
+        pa.scalar(DATA_BINARY32, pa.binary()), as_binary(sizes), front, numbers, messages, nothing
     )
     wire_sizes = array("I", bytes_of(sizes))
     ends, content = (memoryview(buffer) for buffer in sections.buffers()[1:])

@@ -1,5 +1,8 @@
 """The methods of the format that Spark calls."""
 
+import subprocess
+import sys
+
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
@@ -18,6 +21,17 @@ def test_the_format_has_a_name_a_schema_and_readers() -> None:
     assert source.schema() == chosen({"columns": "offset"})
     assert isinstance(source.reader(schema=source.schema()), BatchReader)
     assert isinstance(source.streamReader(schema=source.schema()), StreamReader)
+
+
+def test_planning_does_not_import_pandas() -> None:
+    """Spark plans each query in new processes, where this import took more CPU than all others together."""
+    code = (
+        "import sys\n"
+        "import spark_connector.batch, spark_connector.streaming, spark_connector.writing.sink\n"
+        "assert 'pyarrow' in sys.modules\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_options_count_for_batches_or_for_streaming() -> None:
