@@ -36,6 +36,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.rng = random.Random(SEED)
         self.node = NodeProcess(folder, log=f"crash:{PARTITIONS}")
+        self.connected = asyncio.Event()
         self.over = False
         self.metered = 0
         self.batches = 0
@@ -46,6 +47,7 @@ class World:
             connect(self.node.url, retry=PATIENT) as client,
             client.producer("crash", producer_id="meter", window=300) as producer,
         ):
+            self.connected.set()
             while not self.over:
                 count = self.rng.choice([1, 5, 60])
                 await producer.post_batch(
@@ -88,6 +90,8 @@ class World:
     async def run(self) -> None:
         """Kill and start until it is enough; then everybody ends in peace."""
         senders = [asyncio.create_task(self.meter()), asyncio.create_task(self.task())]
+        # The meter continues after a loss of its connection; its first attempt to connect must succeed.
+        await self.connected.wait()
         for _ in range(ROUNDS):
             await asyncio.sleep(self.rng.uniform(0.05, 0.4))
             self.node.kill()

@@ -268,7 +268,7 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen([*command, "--ready-file", str(ready)], stderr=words, stdout=words)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not ready.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         addresses = json.loads(ready.read_text())
