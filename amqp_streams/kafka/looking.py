@@ -79,6 +79,9 @@ class Looker:
                 log.exception("kafka_look_failed")
                 look = Look(self._catalog.changes, {}, failure=f"{type(error).__name__}: {error}")
             self._handled.clear()
+            # `close` may have come before the clear: nothing would end the wait.
+            if self._stopping.is_set():
+                return
             self._loop_call(self._handle, look)
             # A busy loop must not collect looks.
             self._handled.wait()
