@@ -63,6 +63,24 @@ class Catalog:
         """The name of the topic of a log."""
         return self._names.of_log(stored.name)
 
+    def ends_of(self, topic: str) -> dict[Place, int]:
+        """The ends of the partitions of a topic; empty if it is not known."""
+        found = self.topics.get(topic)
+        return {} if found is None else {place: self.partitions[place].end for place in found.places}
+
+    def is_gone(self, found: FoundTopic) -> bool:
+        """Whether this very topic was removed: a broker that is behind the others may still show it."""
+        return identity(found) in self._gone
+
+    def seen(self, topic: str, found: FoundTopic | None, extents: Mapping[Place, Extent]) -> None:
+        """Take in what was seen of one topic; None: it does not exist."""
+        if found is not None and not self.is_gone(found):
+            self.known(found, extents)
+            self.moved(extents)
+        elif found is None and topic in self.topics:
+            stored = self.logs[self.log_of(topic)]
+            self._lose(stored, f"log {stored.name!r} was deleted")
+
     def moved(self, extents: Mapping[Place, Extent]) -> None:
         """Take in where partitions begin and end."""
         grown = [
@@ -93,11 +111,10 @@ class Catalog:
                     if name not in now
                     else f"log {stored.name!r} was deleted and created again, or its partitions have changed"
                 )
-                self.remove(stored, reason)
-                self.others.on_lost(stored, reason)
+                self._lose(stored, reason)
         for name, found in topics.items():
             last = self.topics.get(name)
-            if last is None and identity(found) not in self._gone:
+            if last is None and not self.is_gone(found):
                 self.add(found, extents)
             elif last is not None and last != found and identity(last) == identity(found):
                 self.change(found)
@@ -120,13 +137,18 @@ class Catalog:
         """The log of a topic that was found: a look may have found it before."""
         known = self.topics.get(found.name)
         if known is not None and identity(known) == identity(found):
+            if known != found:
+                self.change(found)
             return self.logs[self.log_of(found.name)]
         if known is not None:
             stored = self.logs[self.log_of(found.name)]
-            reason = f"log {stored.name!r} was deleted and created again"
-            self.remove(stored, reason)
-            self.others.on_lost(stored, reason)
+            self._lose(stored, f"log {stored.name!r} was deleted and created again")
         return self.add(found, extents)
+
+    def _lose(self, stored: StoredLog, reason: str) -> None:
+        """Another node, or another program, deleted a log."""
+        self.remove(stored, reason)
+        self.others.on_lost(stored, reason)
 
     def add(self, found: FoundTopic, extents: Mapping[Place, Extent]) -> StoredLog:
         """Add the log of a topic."""

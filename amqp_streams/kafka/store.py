@@ -8,28 +8,26 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final, assert_never, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
+from amqp_streams.kafka.asking import Asking, KafkaOptions
+from amqp_streams.kafka.brokers.administration import Administration, Extent, Extents
 from amqp_streams.kafka.brokers.fetching import Fetcher, Place
 from amqp_streams.kafka.brokers.following import Follower
 from amqp_streams.kafka.brokers.jobs import Job, Jobs
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
-from amqp_streams.kafka.catalog import Catalog, identity
+from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.records.plain import PlainRecord
-from amqp_streams.kafka.settings import OF_RETENTION, RECORD_OVERHEAD, configuration_of
+from amqp_streams.kafka.settings import RECORD_OVERHEAD
 from amqp_streams.kafka.spans import Span
 from amqp_streams.kafka.states import LocalStates
-from amqp_streams.kafka.topics import TopicNames
-from amqp_streams.log_settings import log_name
 from amqp_streams.storage.ports import (
     Chunk,
     CommitDone,
@@ -44,22 +42,6 @@ from amqp_streams.storage.questions import Create, Delete, Find, Question, Refre
 _CLOSE_S: Final = 10.0
 
 log = logging.getLogger("amqp_streams.kafka")
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaOptions:
-    """How a store uses Kafka.
-
-    `connection`: the settings of librdkafka for servers and security. `replicas`: of topics that are made.
-    `weak`: producers may use topics that can lose accepted events. `message_bytes`: the largest message.
-    """
-
-    connection: Mapping[str, object]
-    names: TopicNames = field(default_factory=TopicNames)
-    replicas: int = 3
-    weak: bool = False
-    readers: int = 8
-    message_bytes: int = 16 << 20
 
 
 class KafkaStore:
@@ -94,6 +76,7 @@ class KafkaStore:
         topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
         extents = self._administration.extents(place for found in topics.values() for place in found.places)
         self._jobs: Final = Jobs(self._call)
+        self._asking: Final = Asking(options, self._administration, self._catalog, self._jobs, self._call)
         plain = options.names.plain
         for missing in sorted(plain - topics.keys()):
             log.warning("kafka_topic_missing topic=%s", missing)
@@ -130,100 +113,31 @@ class KafkaStore:
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
         """See `Store.create`. The incarnation is the id of the topic. Waits for Kafka."""
-        return self._jobs.wait(self._creating(Create(name, settings, incarnation)))
+        return self._jobs.wait(self._asking.creating(Create(name, settings, incarnation)))
 
     def update(self, name: str, settings: LogSettings) -> StoredLog:
         """See `Store.update`. Waits for Kafka."""
-        return self._jobs.wait(self._updating(Update(name, settings)))
+        return self._jobs.wait(self._asking.updating(Update(name, settings)))
 
     def delete(self, name: str) -> None:
         """See `Store.delete`. Waits for Kafka."""
-        self._jobs.wait(self._deleting(name))
+        self._jobs.wait(self._asking.deleting(name))
 
     def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:
         """See `Store.ask`."""
         match question:
             case Create():
-                return self._jobs.answer(request, question, partial(self._creating, question))
+                return self._jobs.answer(request, question, partial(self._asking.creating, question))
             case Update():
-                return self._jobs.answer(request, question, partial(self._updating, question))
+                return self._jobs.answer(request, question, partial(self._asking.updating, question))
             case Delete(name):
-                return self._jobs.answer(request, question, partial(self._deleting, name))
+                return self._jobs.answer(request, question, partial(self._asking.deleting, name))
             case Find(name):
-                return self._jobs.answer(request, question, partial(self._finding, name))
-            case Refresh():
-                return self._jobs.answer(request, question, partial(self._refreshing, question))
+                return self._jobs.answer(request, question, partial(self._asking.finding, name))
+            case Refresh(name):
+                return self._jobs.answer(request, question, partial(self._asking.refreshing, name))
             case _:
                 assert_never(question)
-
-    def _creating(self, question: Create) -> Job[StoredLog]:
-        name, options = log_name(question.name), self._options
-        if name in self._catalog.logs:
-            message = f"log {name} exists"
-            raise ValueError(message)
-        configuration = configuration_of(
-            question.settings, message_bytes=options.message_bytes, replicas=options.replicas
-        )
-        made = options.names.of_log(name), question.settings.partitions, options.replicas, configuration
-        return Job(partial(self._administration.create, *made), self._created, change=True)
-
-    def _created(self, found: FoundTopic) -> StoredLog:
-        self._catalog.changes += 1
-        return self._catalog.known(found, dict.fromkeys(found.places, Extent(0, 0)))
-
-    def _updating(self, question: Update) -> Job[StoredLog]:
-        stored = self._catalog.logs[question.name]
-        if question.settings.partitions != len(stored.partitions):
-            message = f"log {question.name} has {len(stored.partitions)} partitions forever"
-            raise ValueError(message)
-        configuration = configuration_of(question.settings, message_bytes=0)
-        changed = {key: value for key, value in configuration.items() if key in OF_RETENTION}
-        self._require_own(stored)
-        found = self._catalog.topics[self._catalog.topic_of(stored)]
-        return Job(partial(self._administration.alter, found, changed), self._updated, change=True)
-
-    def _updated(self, found: FoundTopic) -> StoredLog:
-        self._catalog.changes += 1
-        name = self._catalog.log_of(found.name)
-        # It may have been deleted meanwhile.
-        if identity(found) == identity(self._catalog.topics[found.name]):
-            self._catalog.change(found)
-        return self._catalog.logs[name]
-
-    def _deleting(self, name: str) -> Job[None]:
-        stored = self._catalog.logs[name]
-        self._require_own(stored)
-
-        def deleted(_nothing: None) -> None:
-            self._catalog.changes += 1
-            now = self._catalog.logs.get(name)
-            if now is not None and now.incarnation == stored.incarnation:
-                self._catalog.remove(now, f"log {name} was deleted")
-
-        return Job(partial(self._administration.delete, self._catalog.topic_of(stored)), deleted, change=True)
-
-    def _require_own(self, stored: StoredLog) -> None:
-        if stored.foreign is not None:
-            message = f"topic {stored.name!r} belongs to other programs: change it with Kafka's tools"
-            raise StorageError(message)
-
-    def _finding(self, name: str) -> Job[StoredLog | None]:
-        topic, administration = self._options.names.of_log(name), self._administration
-
-        def find() -> tuple[FoundTopic, Mapping[Place, Extent]] | None:
-            found = administration.describe([topic]).get(topic)
-            return None if found is None else (found, administration.extents(found.places))
-
-        def known(found: tuple[FoundTopic, Mapping[Place, Extent]] | None) -> StoredLog | None:
-            return None if found is None else self._catalog.known(*found)
-
-        return Job(find, known)
-
-    def _refreshing(self, question: Refresh) -> Job[None]:
-        log = self._catalog.logs.get(question.log)
-        wanted = [] if log is None else [log.partitions[index] for index in question.partitions]
-        places = [each.place for each in wanted if isinstance(each, KafkaPartition)]
-        return Job(partial(self._administration.extents, places), self._catalog.moved)
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
@@ -319,7 +233,8 @@ class KafkaStore:
                 self._catalog.moved({partition.place: Extent(partition.start, found + 1)})
             return end if found is None else found
 
-        return Job(partial(self._administration.first_after, partition.place, after_ms), sought)
+        ask = partial(self._administration.ask_first_after, partition.place, after_ms)
+        return Job(ask, sought, waits=False)
 
     def follow(self, partition: KafkaPartition) -> None:
         """See `Room.follow`."""
@@ -376,11 +291,14 @@ class KafkaStore:
         if self._ends.pending is None and self._stale:
             places = tuple(self._stale)
             self._stale.clear()
-            job = Job(partial(self._administration.extents, places), self._catalog.moved)
+            job = Job(partial(self._administration.ask_extents, places), self._took_extents, waits=False)
             self._jobs.answer(self._ends, places, lambda: job)
 
+    def _took_extents(self, answered: Extents) -> None:
+        # Without an answer, the next look learns them.
+        self._catalog.moved(answered.found)
+
     def _answered_ends(self) -> None:
-        # If Kafka did not answer, the next look does.
         self._ends.pending = None
         self._ask_ends()
 

@@ -10,11 +10,11 @@ from functools import partial
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.node.logs import Logs
-from amqp_streams.node.lookups import Lookups, asked
+from amqp_streams.node.lookups import Lookups, asked, refreshed
 from amqp_streams.node.reading import storage_refusal
 from amqp_streams.node.writes import Wait
 from amqp_streams.storage.ports import Store
-from amqp_streams.storage.questions import Find, Refresh
+from amqp_streams.storage.questions import Find
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import AttachRequest, Decided, Denied, Effect, Grant, Pending, addressed_log
 
@@ -71,8 +71,9 @@ class Arrivals:
             log = yield from asked(self._store, Find(name), connection)
         if log is None:
             log = yield from self._logs.arriving(name, permissions, connection)
-        if log is not None and request.consumer:
-            yield from asked(self._store, Refresh(name, tuple(range(len(log.partitions)))), connection)
+        # The information link asks before each message.
+        if log is not None and request.consumer and not request.wants_info:
+            yield from refreshed(self._store, log, connection)
 
     def _await(self, pending: Pending, wait: Wait) -> None:
         wait.then(partial(self._lookups.ready, pending, partial(self._continue, pending)))

@@ -12,7 +12,7 @@ from typing import TypeVar
 from amqp_streams.node.writes import Wait
 from amqp_streams.storage.answering import at_once
 from amqp_streams.storage.ports import LATER, Later, Partition, ReadRequest, Store, StoredLog
-from amqp_streams.storage.questions import Question
+from amqp_streams.storage.questions import Question, Refresh
 
 T = TypeVar("T")
 Answering = Generator[Wait, None, T]
@@ -23,6 +23,15 @@ def asked(store: Store, question: Question, connection: Hashable) -> Answering[S
     if connection is None:
         return at_once(store, question)
     return (yield from _answer(partial(store.ask, question), connection))
+
+
+def refreshed(store: Store, log: StoredLog, connection: Hashable) -> Answering[None]:
+    """Let the store learn what other nodes did with a log, also whether they deleted it.
+
+    Raises:
+        StorageError: the store cannot learn it now.
+    """
+    yield from asked(store, Refresh(log.name, tuple(range(len(log.partitions)))), connection)
 
 
 def sought(

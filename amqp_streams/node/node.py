@@ -6,6 +6,7 @@ carries them out in order. `now_ms` is a monotonic clock unless a docstring says
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from amqp_streams import names
@@ -18,6 +19,7 @@ from amqp_streams.node.information.figures import Figures, group_figures
 from amqp_streams.node.information.informed import Informed
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
+from amqp_streams.node.lookups import refreshed
 from amqp_streams.node.permits import require_attach, require_available
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, RequestSteps, carry_out
@@ -76,9 +78,7 @@ class Node:
         """The access rules; the shell may replace them, which closes no link."""
         self.redirects = redirects or Redirects()
         """The partitions of other containers; the shell may replace them and then calls `reassociate`."""
-        self._store = store
-        self._sync = sync
-        self._new_id = new_id
+        self._store, self._new_id = store, new_id
         self._logs = Logs(
             store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max
         )
@@ -88,7 +88,7 @@ class Node:
         )
         self._numbered_intake = NumberedIntake(store, self._numbering)
         self._sends = Sends(self._intake, self._numbered_intake, limits or Limits())
-        self._informed = Informed(sync)
+        self._informed, self.refreshed = Informed(sync), partial(refreshed, store)
         self._effects: list[Effect] = []
         self._links = Links()
         self._consumers = Consumers(

@@ -13,11 +13,11 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
-from amqp_streams.node.lookups import Answering, asked, sought
+from amqp_streams.node.lookups import Answering, asked, refreshed, sought
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
-from amqp_streams.storage.questions import Find, Refresh, Update
+from amqp_streams.storage.questions import Find, Update
 from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
@@ -157,6 +157,8 @@ class LogRequests:
         settings = management.requested_settings(request, LogSettings())
         # After the check of the right: a user without it must not learn which logs exist.
         if name in self.store.logs:
+            yield from self._refreshed(name, request.connection)
+        if name in self.store.logs:
             raise RequestError(management.CONFLICT, f"log {name!r} already exists")
         try:
             log = yield from self.logs.creating(name, settings, request.connection)
@@ -275,8 +277,7 @@ class LogRequests:
     def _managed(self, request: Request) -> Answering[StoredLog]:
         name = management.requested_name(request)
         request.permissions.require(Right.MANAGE, name)
-        if name not in self.store.logs:
-            yield from asked(self.store, Find(name), request.connection)
+        yield from self._refreshed(name, request.connection)
         return self._found(name)
 
     def _refreshed(self, name: str, connection: int | None) -> Answering[None]:
@@ -285,7 +286,7 @@ class LogRequests:
         if log is None:
             log = yield from asked(self.store, Find(name), connection)
         if log is not None:
-            yield from asked(self.store, Refresh(name, tuple(range(len(log.partitions)))), connection)
+            yield from refreshed(self.store, log, connection)
 
     def _found(self, name: str) -> StoredLog:
         log = self.store.logs.get(name)

@@ -52,8 +52,9 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
 async def _open_kafka(settings: NodeSettings, kafka: KafkaSettings, loop: asyncio.AbstractEventLoop) -> Store:
     try:
         # Only here: a node with a data directory does not need the library.
+        from amqp_streams.kafka.asking import KafkaOptions  # noqa: PLC0415
         from amqp_streams.kafka.connecting import connection_settings  # noqa: PLC0415
-        from amqp_streams.kafka.store import KafkaOptions, KafkaStore  # noqa: PLC0415
+        from amqp_streams.kafka.store import KafkaStore  # noqa: PLC0415
         from amqp_streams.kafka.topics import TopicNames  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(KAFKA_EXTRA) from error

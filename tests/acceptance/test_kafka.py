@@ -2,13 +2,11 @@
 
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -19,39 +17,9 @@ from amqp_streams.client.blocking import connect
 from bench.products.kafka_cluster import Cluster
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli
+from tests.acceptance.kafka_nodes import LOG, PROGRAM, start
 
-LOG = "temps"
-PROGRAM = Path(sys.executable).with_name("amqp-streams")
-
-
-class KafkaNode(NodeProcess):
-    """A node that keeps nothing in its folder but its words."""
-
-    def command(self) -> list[str]:
-        """See `NodeProcess.command`."""
-        command = super().command()
-        at = command.index("--data-dir")
-        return [*command[:at], *command[at + 2 :]]
-
-
-@pytest.fixture
-def start(kafka: Cluster, tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
-    """Starts nodes that share logs with no other test."""
-    prefix, nodes = f"t{uuid.uuid4().hex[:12]}", list[NodeProcess]()
-
-    def started(folder: str, *options: str) -> NodeProcess:
-        where = ("--store", "kafka", "--kafka-servers", kafka.servers, "--kafka-prefix", prefix)
-        node = KafkaNode(tmp_path / folder, *where, *options, log=f"{LOG}:2")
-        nodes.append(node)
-        return node.start()
-
-    try:
-        yield started
-        for node in nodes:
-            assert "Traceback" not in node.words, node.words
-    finally:
-        for node in nodes:
-            node.__exit__()
+__all__ = ["start"]
 
 
 def test_events_pass_from_node_to_node_and_outlive_them(start: Callable[..., NodeProcess], cli: Cli) -> None:

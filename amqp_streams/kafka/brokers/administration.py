@@ -1,16 +1,25 @@
 """[io] Topics and partitions as Kafka's brokers describe them, and changes of topics.
 
-Everything waits for Kafka, so it is called in threads only. What fails raises `StorageError` with Kafka's
-reason; it never says that something does not exist because Kafka did not answer.
+What returns a future does not wait. Everything else waits for Kafka, so it is called in threads only. What
+fails raises `StorageError` with Kafka's reason; it never says that something does not exist because Kafka did
+not answer.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, cast
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -23,6 +32,7 @@ from confluent_kafka.admin import (
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.fetching import Place
+from amqp_streams.kafka.brokers.jobs import joined
 from amqp_streams.kafka.settings import TopicSettings, topic_settings
 
 ANSWER_S: Final = 5.0
@@ -32,7 +42,18 @@ EARLIEST: Final = cast("OffsetSpec", OffsetSpec.earliest())  # type: ignore[no-u
 LATEST: Final = cast("OffsetSpec", OffsetSpec.latest())  # type: ignore[no-untyped-call]
 CHANGE_S: Final = 15.0
 """How long a change may take until every broker shows it."""
+DELETED_S: Final = 2.0
+"""How long the leaders of a deleted topic may take to know it."""
 _AGAIN_S: Final = 0.05
+_UNKNOWN: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
 _BATCH: Final = 200
 """Topics of one request for descriptions."""
 
@@ -58,6 +79,25 @@ class Extent(NamedTuple):
 
     start: int
     end: int
+
+
+class Offsets(NamedTuple):
+    """Offsets by partition. `unknown`: the broker does not know these partitions, or does not lead them.
+
+    `reason`: why an offset is missing.
+    """
+
+    found: Mapping[Place, int]
+    unknown: frozenset[Place] = frozenset()
+    reason: str = ""
+
+
+class Extents(NamedTuple):
+    """Where partitions begin and end. `unknown`, `reason`: as in `Offsets`."""
+
+    found: Mapping[Place, Extent]
+    unknown: frozenset[Place] = frozenset()
+    reason: str = ""
 
 
 class Administration:
@@ -103,13 +143,15 @@ class Administration:
             if _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 message = f"topic {name} exists"
                 raise ValueError(message) from error
-            raise _refused(f"topic {name!r} was not created", error) from error
+            raise _not_done("create", name, error) from error
         return self._await_topic(name, lambda found: found is not None and self._led(found))
 
     def alter(self, found: FoundTopic, configuration: Mapping[str, str]) -> FoundTopic:
         """Change the configuration of a topic, and wait until it is visible.
 
-        Raises StorageError: Kafka refuses it, or does not answer.
+        Raises:
+            KeyError: the topic does not exist.
+            StorageError: Kafka refuses it, or does not answer.
         """
         name = found.name
         changes = [
@@ -120,21 +162,31 @@ class Administration:
         try:
             self._admin.incremental_alter_configs([resource], request_timeout=CHANGE_S)[resource].result()
         except KafkaException as error:
-            raise _refused(f"topic {name!r} was not changed", error) from error
+            if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KeyError(name) from error
+            raise _not_done("change", name, error) from error
         wanted = topic_settings(
             [found.settings.replicas] * found.settings.partitions,
             self._configurations([name])[name] | dict(configuration),
         )
         return self._await_topic(name, lambda now: now is not None and now.settings == wanted)
 
-    def delete(self, name: str) -> None:
-        """Delete a topic. Raises StorageError: Kafka refuses it, or does not answer."""
+    def delete(self, found: FoundTopic) -> None:
+        """Delete a topic, and wait until the leaders of its partitions know it, for at most `DELETED_S`.
+
+        Raises StorageError: Kafka refuses it, or does not answer.
+        """
+        name = found.name
         try:
             self._admin.delete_topics([name], request_timeout=CHANGE_S)[name].result()
         except KafkaException as error:
             # Another node, or another program, was faster.
             if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _refused(f"topic {name!r} was not deleted", error) from error
+                raise _not_done("delete", name, error) from error
+        # Other nodes ask the leaders. A topic with the same name may have been created meanwhile.
+        until = monotonic() + DELETED_S
+        while self.ask_extents(found.places).result().found and monotonic() < until:
+            sleep(_AGAIN_S)
 
     def extents(self, places: Iterable[Place]) -> dict[Place, Extent]:
         """The numbers that can be read of each partition; without those that cannot be asked now.
@@ -142,44 +194,74 @@ class Administration:
         Raises StorageError: no partition of any topic answered.
         """
         wanted = list(places)
-        starts, reason = self._offsets(dict.fromkeys(wanted, EARLIEST))
-        ends, _ = self._offsets(dict.fromkeys(wanted, LATEST))
-        found = {place: Extent(starts[place], ends[place]) for place in starts.keys() & ends.keys()}
-        if wanted and not found:
-            message = f"no partition answers: {reason}"
-            raise StorageError(message)
-        return found
+        answers = self.ask_extents(wanted).result()
+        if wanted and not answers.found:
+            raise unanswered(answers)
+        return dict(answers.found)
 
-    def first_after(self, place: Place, after_ms: int) -> int | None:
+    def ask_extents(self, places: Iterable[Place]) -> "Future[Extents]":
+        """The numbers that can be read of each partition."""
+        wanted = list(places)
+        asked = {spec: self._ask(dict.fromkeys(wanted, spec)) for spec in (EARLIEST, LATEST)}
+
+        def answered() -> Extents:
+            starts, ends = asked[EARLIEST].result(), asked[LATEST].result()
+            both = starts.found.keys() & ends.found.keys()
+            found = {place: Extent(starts.found[place], ends.found[place]) for place in both}
+            return Extents(found, starts.unknown | ends.unknown, starts.reason or ends.reason)
+
+        return joined(asked.values(), answered)
+
+    def ask_first_after(self, place: Place, after_ms: int) -> "Future[int | None]":
         """The number of the first record with a later time; None if no record has one.
 
-        Raises StorageError: Kafka does not answer.
+        The result raises StorageError: Kafka does not answer.
         """
         # Kafka's own question includes the time.
-        found, reason = self._offsets({place: OffsetSpec.for_timestamp(max(0, after_ms + 1))})
-        if place not in found:
-            message = f"{place}: the time cannot be looked up: {reason}"
-            raise StorageError(message)
-        return None if found[place] < 0 else found[place]
+        asked = self._ask({place: OffsetSpec.for_timestamp(max(0, after_ms + 1))})
 
-    def _offsets(self, wanted: Mapping[Place, OffsetSpec]) -> tuple[dict[Place, int], str]:
-        """The offsets that Kafka knows, and why it does not know another."""
-        found, reason = dict[Place, int](), ""
-        if not wanted:
-            return found, reason
+        def answered() -> int | None:
+            offsets = asked.result()
+            if place not in offsets.found:
+                message = f"{place}: the time cannot be looked up: {offsets.reason}"
+                raise StorageError(message)
+            return None if offsets.found[place] < 0 else offsets.found[place]
+
+        return joined([asked], answered)
+
+    def _ask(self, wanted: Mapping[Place, OffsetSpec]) -> "Future[Offsets]":
+        """The offsets that Kafka knows."""
         asked: Any = {TopicPartition(place.topic, place.partition): spec for place, spec in wanted.items()}
         try:
-            answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
+            answers = (
+                self._admin.list_offsets(
+                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
+                )
+                if asked
+                else {}
             )
         except KafkaException as error:
-            return found, reason_of(error)
-        for partition, answer in answers.items():
-            try:
-                found[Place(partition.topic, partition.partition)] = answer.result().offset
-            except KafkaException as error:
-                reason = reason_of(error)
-        return found, reason
+            reason = reason_of(error)
+            return joined([], lambda: Offsets({}, reason=reason))
+
+        def answered() -> Offsets:
+            found, unknown, reason = dict[Place, int](), set[Place](), ""
+            for partition, answer in answers.items():
+                place = Place(partition.topic, partition.partition)
+                try:
+                    offset = answer.result().offset
+                    # What librdkafka gives for a partition that has not answered in time, without an error.
+                    if offset == OFFSET_INVALID:
+                        reason = f"no answer within {ANSWER_S:g} s"
+                    else:
+                        found[place] = offset
+                except KafkaException as error:
+                    reason = reason_of(error)
+                    if _code(error) in _UNKNOWN:
+                        unknown.add(place)
+            return Offsets(found, frozenset(unknown), reason)
+
+        return joined(answers.values(), answered)
 
     def _described(self, names: Sequence[str]) -> dict[str, FoundTopic]:
         answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
@@ -220,8 +302,8 @@ class Administration:
         return found
 
     def _led(self, found: FoundTopic) -> bool:
-        ends, _ = self._offsets(dict.fromkeys(found.places, LATEST))
-        return len(ends) == found.settings.partitions
+        ends = self._ask(dict.fromkeys(found.places, LATEST)).result()
+        return len(ends.found) == found.settings.partitions
 
     def _await_topic(self, name: str, condition: Callable[[FoundTopic | None], bool]) -> FoundTopic:
         """The topic, when the condition holds: brokers learn of a change one after the other."""
@@ -241,6 +323,11 @@ def _code(error: KafkaException) -> int | None:
     return reason.code() if isinstance(reason, KafkaError) else None
 
 
+def unanswered(answers: Extents) -> StorageError:
+    """What a question without any answer raises."""
+    return StorageError(f"no partition answers: {answers.reason}")
+
+
 def reason_of(error: KafkaException) -> str:
     reason = error.args[0] if error.args else None
     return reason.str() if isinstance(reason, KafkaError) else str(error)
@@ -248,3 +335,16 @@ def reason_of(error: KafkaException) -> str:
 
 def _refused(what: str, error: KafkaException) -> StorageError:
     return StorageError(f"{what}: {reason_of(error)}")
+
+
+def _not_done(change: str, name: str, error: KafkaException) -> StorageError:
+    if _code(error) in _IN_DOUBT:
+        return StorageError(
+            f"Kafka did not answer in time whether it will {change} topic {name!r}: look before you try again"
+            f" ({reason_of(error)})"
+        )
+    return _refused(f"Kafka did not {change} topic {name!r}", error)
+
+
+_IN_DOUBT: Final = {KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT}
+"""After these, a change may have happened, or may happen later."""

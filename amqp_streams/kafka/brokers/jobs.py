@@ -1,6 +1,7 @@
-"""[io] Questions to Kafka that wait in a thread, and are answered later on the event loop's thread."""
+"""[io] Questions to Kafka that wait elsewhere, and are answered later on the event loop's thread."""
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +18,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[R]):
-    """What is asked in a thread, and what is done with the result on the event loop's thread.
+    """What is asked, and what is done with the result on the event loop's thread.
 
-    `ask` raises StorageError or ValueError. `change`: it happens although the request is cancelled.
+    `ask` waits in a thread, or with `waits=False` returns a future at once. It raises StorageError,
+    ValueError or KeyError. `change`: it happens although the request is cancelled.
     """
 
     ask: Callable[[], Any]
     finish: Callable[[Any], R]
     change: bool = False
+    waits: bool = True
 
 
 class Jobs:
@@ -36,7 +39,7 @@ class Jobs:
 
     def wait(self, job: Job[R]) -> R:
         """Do a job, and wait for it. Raises what it raises."""
-        return job.finish(self._threads.submit(job.ask).result())
+        return job.finish(self._begin(job).result())
 
     def answer(self, request: ReadRequest, key: Hashable, begin: Callable[[], Job[R]]) -> R | Later:
         """The answer, or `LATER`. `key`: what the request asks for. `begin` may raise at once."""
@@ -45,7 +48,7 @@ class Jobs:
             job = begin()
             request.cancel()
             pending = request.pending = _Asked(key, request, job)
-            pending.future = self._threads.submit(job.ask)
+            pending.future = self._begin(job)
             pending.future.add_done_callback(partial(self._asked, pending))
         if not pending.ended:
             return LATER
@@ -54,6 +57,13 @@ class Jobs:
             raise pending.error
         result: R = pending.result
         return result
+
+    def submit(self, ask: Callable[[], R]) -> "Future[R]":
+        """Ask in a thread."""
+        return self._threads.submit(ask)
+
+    def _begin(self, job: Job[R]) -> "Future[Any]":
+        return self._threads.submit(job.ask) if job.waits else job.ask()
 
     def close(self) -> None:
         """End the threads. What was not begun is dropped."""
@@ -79,7 +89,8 @@ class _Asked:
     def cancel(self) -> None:
         """See `PendingRead.cancel`."""
         self._cancelled = True
-        if not self._job.change and self.future is not None:
+        # What does not wait in a thread may answer others as well.
+        if self._job.waits and not self._job.change and self.future is not None:
             self.future.cancel()
 
     def end(self, future: "Future[Any]") -> None:
@@ -93,3 +104,29 @@ class _Asked:
         self.ended = True
         if not self._cancelled:
             self._request.ready()
+
+
+def joined(futures: "Collection[Future[Any]]", then: Callable[[], R]) -> "Future[R]":
+    """What `then` returns or raises after all futures have ended, in the thread of the last one."""
+    whole: Future[R] = Future()
+    left, lock = len(futures), threading.Lock()
+
+    def finish() -> None:
+        try:
+            whole.set_result(then())
+        except Exception as error:  # noqa: BLE001  a future carries whatever was raised
+            whole.set_exception(error)
+
+    def ended(_: object) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = left == 0
+        if last:
+            finish()
+
+    for future in futures:
+        future.add_done_callback(ended)
+    if not futures:
+        finish()
+    return whole

@@ -15,7 +15,9 @@ from typing import Final
 import structlog
 
 from amqp_streams import names
-from amqp_streams.errors import PeerError, WireError
+from amqp_streams.errors import PeerError, StorageError, WireError
+from amqp_streams.node.lookups import Answering
+from amqp_streams.node.reading import storage_refusal
 from amqp_streams.node.requests import RequestSteps
 from amqp_streams.node.writes import Wait
 from amqp_streams.proton import links, outcomes, sending
@@ -39,16 +41,21 @@ log = structlog.get_logger("amqp_streams")
 class InfoLink(OutgoingLink[Informing]):
     """The link of `<address>/$info`: one message for each credit, with a pause in between.
 
+    A message is at least as new as the credit for it, on a store with other nodes as well.
+
     Spec: Event Streams 6.
     """
 
-    __slots__ = ("scheduled", "sent", "waiting")
+    __slots__ = ("_refresh", "_wait", "scheduled", "sent", "waiting")
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Informing) -> None:
         super().__init__(service, owner, pointer, name, grant)
         self.sent = 0
         self.waiting = False
         self.scheduled = False
+        self._refresh: Answering[None] | None = None
+        """What the store is asked before the next message, and what it waits for."""
+        self._wait: Wait | None = None
 
     def pump(self) -> None:
         """Send a message soon if there is credit; the next one follows after `INFO_INTERVAL_MS`."""
@@ -66,7 +73,11 @@ class InfoLink(OutgoingLink[Informing]):
             self.owner.await_room(self)
             return False
         try:
+            if not self._is_refreshed():
+                return False
             message = self.service.node.info_message(self.grant, self.service.monotonic_ms())
+        except StorageError as error:
+            self.close(storage_refusal(error))
         except WireError as error:
             log.exception("info_failed", log=self.grant.log.name)
             self.close(PeerError(names.INTERNAL_ERROR, f"the node cannot encode the information: {error}"))
@@ -78,6 +89,21 @@ class InfoLink(OutgoingLink[Informing]):
             self.service.later(INFO_INTERVAL_MS, self._again)
             self.answer_drain()
         self.owner.flush()
+        return False
+
+    def _is_refreshed(self) -> bool:
+        """Whether the store has answered. If not, `work` is called when it has."""
+        # More credit starts a step as well.
+        if self._wait is not None and not self._wait.over:
+            return False
+        if self._refresh is None:
+            self._refresh = self.service.node.refreshed(self.grant.log, self.owner.number)
+        self._wait = next(self._refresh, None)
+        if self._wait is None:
+            self._refresh = None
+            # The answer may have closed this link, because the log was deleted.
+            return self.alive and not self.closing
+        self._wait.then(partial(self.service.turns.add, self))
         return False
 
     def _again(self) -> None:

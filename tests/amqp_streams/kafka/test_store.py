@@ -1,8 +1,7 @@
 """The store on Kafka passes the suite that every store passes (docs/stores.md), and some tests of its own."""
 
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +9,13 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.store import KafkaOptions, KafkaStore
+from amqp_streams.kafka.asking import KafkaOptions
+from amqp_streams.kafka.store import KafkaStore
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.storage.ports import LATER, Chunk, Partition, ReadRequest
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
+from tests.amqp_streams.kafka.conftest import opened
 from tests.amqp_streams.storage.conformance import (
     test_answers,
     test_commits,
@@ -62,33 +63,6 @@ def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
 globals().update(
     {name: test for module in SUITE for name, test in _tests(module).items() if name not in EXCEPTIONS}
 )
-
-
-def opened(cluster: Cluster, names: TopicNames) -> Hand:
-    """A node's store, whose loop is the test."""
-    loop = ManualLoop()
-    connection = {"bootstrap.servers": cluster.servers, "log_level": 0}
-    return Hand(KafkaStore(KafkaOptions(connection, names, readers=2), loop_call=loop.call), loop)
-
-
-@pytest.fixture
-def names() -> TopicNames:
-    """Names of topics that no other test has."""
-    return TopicNames(f"t{uuid.uuid4().hex[:12]}")
-
-
-@pytest.fixture
-def hand(kafka: Cluster, names: TopicNames) -> Iterator[Hand]:
-    """A hand for a store without logs."""
-    hand = opened(kafka, names)
-    yield hand
-    hand.store.close()
-
-
-@pytest.fixture
-def partition(hand: Hand) -> Partition:
-    """The one partition of a new log."""
-    return hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
 
 
 def test_the_exceptions_are_tests_of_the_suite() -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
 from amqp_streams.policy import AccessRule, Right
+from amqp_streams.server.links.control import INFO_INTERVAL_MS
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.storage.questions import Question
+from amqp_streams.storage.questions import Question, Refresh
 from amqp_streams.testing import Lateness, MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from tests.amqp_streams.decoded import mapping
@@ -23,6 +25,8 @@ class Network:
 
     def __init__(self, **settings: Any) -> None:
         self.held = False
+        self.broken: str | None = None
+        """Why the store cannot answer questions."""
         self.questions: list[Question] = []
         self._calls: list[Any] = []
         self.store = MemoryStore(late=Lateness(self._defer))
@@ -31,6 +35,8 @@ class Network:
         def asked(question: Question, request: Any) -> Any:
             if request.pending is None:
                 self.questions.append(question)
+            if self.broken is not None:
+                raise StorageError(self.broken)
             return ask(question, request)
 
         self.store.ask = asked  # type: ignore[method-assign]
@@ -88,6 +94,37 @@ def test_the_latest_event_is_the_latest_of_all_nodes() -> None:
     receiver = pair.receiver("temps", credit=10)
     pair.send(pair.sender("temps"), data(b"after"))
     assert [each.message.body for each in receiver.arrived] == [b"after"]
+
+
+def test_each_information_message_is_as_new_as_its_credit() -> None:
+    network = Network()
+    partition = network.store.logs["temps"].partitions[0]
+    pair = EnginePair(network.node)
+    info = pair.receiver("temps/$info")
+    assert network.questions == []
+    for number in range(3):
+        network.store.append_elsewhere(partition, [data(b"x")], NOW)
+        network.held = number == 1
+        pair.flow(info, 1)
+        network.held = False
+        # More credit while the store is asked must not bring more questions or messages.
+        pair.flow(info, 0)
+        network.answer()
+        (entry,) = mapping(info.take()[0].message.body)["partitions"]
+        assert entry["latest-offset"] == f"{number:016d}"
+        network.node.advance(INFO_INTERVAL_MS)
+    assert network.questions == [Refresh("temps", (0,))] * 3
+    assert info.arrived == []
+
+
+def test_an_information_link_closes_with_words_if_the_store_cannot_answer() -> None:
+    network = Network()
+    pair = EnginePair(network.node)
+    info = pair.receiver("temps/$info")
+    network.broken = "no partition answers"
+    pair.flow(info, 1)
+    assert condition(info) == names.INTERNAL_ERROR
+    assert info.arrived == []
 
 
 def test_an_attach_that_waits_delays_no_other_link() -> None:
