@@ -10,6 +10,7 @@ COPY knative_gateway knative_gateway
 COPY pyspark_amqpstreams pyspark_amqpstreams
 COPY service_parts service_parts
 COPY spark_connector spark_connector
+COPY web_console web_console
 RUN python -m venv /opt/amqp-streams && /opt/amqp-streams/bin/pip install --no-cache-dir --constraint constraints.txt '.[compression,node]'
 
 FROM python:3.13-slim-bookworm

@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -94,6 +94,12 @@ interop: setup  ## test a node with AMQP clients of other projects (CLIENTS="rhe
 
 reconnecting: setup  ## test that AMQP clients of other projects continue by themselves after a restart of the node (rhea from npm, Qpid JMS from Maven)
 	INSTALL_CLIENTS=1 $(BIN)/python -m pytest tests/acceptance/test_reconnecting.py -p no:xdist
+
+browser: setup  ## test the console in a headless Chromium (Debian: apt-get install chromium), and write the screenshots of docs/console.md
+	SCREENSHOTS=docs/images/console $(BIN)/python -m pytest tests/web_console/browser -p no:xdist
+
+vendored: setup  ## compare the scripts of other projects in the console with their packages in the npm registry; needs npm
+	$(BIN)/python -m tools.vendored
 
 docs: setup  ## build the documentation as a site with search in build/site; a broken link is an error
 	$(BIN)/python -m tools.site

@@ -2,15 +2,18 @@
 process.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from packaging.requirements import Requirement
@@ -201,6 +204,30 @@ sys.exit(run(settings, ready=lambda found: (print(*found), os.kill(os.getpid(), 
     status, words, complaint = done(process("gateway", code, str(tmp_path / "state")))
     assert status == 0, complaint
     assert "http" in words.split()
+
+
+@pytest.mark.parametrize("extra", [None, "node"])
+def test_the_console_names_the_extra_that_it_needs(extra: str | None) -> None:
+    told = "amqp-streams: console needs the console extra: pip install 'amqp-event-streams[console]'\n"
+    assert done(process(extra, NODE, "console")) == (2, "", told)
+
+
+def test_the_console_extra_runs_a_console(node: NodeProcess, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    command = process(
+        "console", NODE, "console", "--url", node.url, "--listen", "127.0.0.1:0", "--ready-file", str(ready)
+    )
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as console:
+        try:
+            while not ready.exists():
+                assert console.poll() is None
+                time.sleep(0.01)
+            address = json.loads(ready.read_text())["console"][0]
+            page = urlopen(f"http://{address}/login", timeout=PROCESS_S_MAX).read()
+            assert b"Continue without a login" in page
+        finally:
+            console.terminate()
+    assert console.returncode == 0
 
 
 def test_conversions_of_cloudevents_name_the_extra_that_they_need() -> None:

@@ -25,6 +25,7 @@ PACKAGES = (
     "pyspark_amqpstreams",
     "service_parts",
     "spark_connector",
+    "web_console",
 )
 MODULE_LINES_MAX = 460
 TEST_LINES_MAX = 450

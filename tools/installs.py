@@ -48,6 +48,13 @@ _GATEWAY: Final = Trial(
 _COMPRESSION: Final = Trial(
     ["python", "-c", "from amqp_streams.wire.batched.compression import codec; codec('zstd'); codec('lz4')"]
 )
+_CONSOLE: Final = Trial(
+    [
+        "python",
+        "-c",
+        "from web_console.app import application; import web_console.command, web_console.serving",
+    ]
+)
 _SPARK: Final = Trial(
     ["python", "-c", "import pyspark_amqpstreams, spark_connector.batch, spark_connector.writing.sink"]
 )
@@ -60,6 +67,7 @@ TRIALS: Final[Mapping[str, Sequence[Trial]]] = {
         _GATEWAY,
         Trial(["python", "-c", "import opentelemetry.sdk.trace, knative_gateway.tracing"]),
     ),
+    "console": (_CLIENT, _CONSOLE, _NO_NODE),
     "compression,node": (_NODE, _COMPRESSION),
     "spark": (_CLIENT, _SPARK, _NO_NODE),
 }

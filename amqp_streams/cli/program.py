@@ -44,6 +44,7 @@ _COMMANDS: Final = {
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
     "context": Entry("amqp_streams.cli.contexts:context", "Store connections under names, and choose one."),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),
+    "console": Entry("web_console.command:console", "Run a web console for a node.", "console"),
     "version": Entry("amqp_streams.cli.program:version", "Show the version."),
 }
 

@@ -1,0 +1,108 @@
+"""A headless Chromium, a node and a console: real processes, shared by the tests of a file."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from amqp_streams.client import Event
+from amqp_streams.client.blocking import connect
+from examples.node import NodeProcess
+from tests.web_console.processes import ConsoleProcess
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS: Final = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SECONDS_MAX: Final = 60.0
+SHOTS: Final = os.environ.get("SCREENSHOTS")
+"""The folder for screenshots; `make browser` sets it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder more time: the first one of a file starts a browser and two processes."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    expect.set_options(timeout=SECONDS_MAX * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("console")
+
+
+@pytest.fixture(scope="module")
+def node(folder: Path) -> Iterator[NodeProcess]:
+    with NodeProcess(folder / "node", log=["temps:4", "alarms:1"]) as node:
+        with connect(node.url) as client, client.producer("temps") as producer:
+            for number in range(40):
+                producer.post(
+                    Event(
+                        b'{"celsius": %d}' % (20 + number % 7),
+                        key=f"room-{number % 5}",
+                        content_type="application/json",
+                        properties={"celsius": 20 + number % 7, "site": "roof" if number % 2 else "cellar"},
+                    )
+                )
+            producer.flush()
+        yield node
+        assert "Traceback" not in node.words, node.words
+
+
+@pytest.fixture(scope="module")
+def console(folder: Path, node: NodeProcess) -> Iterator[ConsoleProcess]:
+    with ConsoleProcess(folder, node.url) as console:
+        yield console
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1180, "height": 760}, locale="en-GB")
+    context.set_default_timeout(SECONDS_MAX * 1000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def visitor(context: BrowserContext, console: ConsoleProcess) -> Iterator[Page]:
+    """A page of a person who has continued without a login. Every script error and refused load fails."""
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "console",
+        lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None,
+    )
+    page.goto(console.address)
+    page.get_by_role("button", name="Continue without a login").click()
+    expect(page.get_by_role("heading", name="Logs")).to_be_visible()
+    yield page
+    assert not faults
+
+
+def shoot(page: Page, name: str) -> None:
+    """Take a screenshot for the documentation."""
+    if SHOTS is not None:
+        page.screenshot(path=Path(SHOTS) / f"{name}.png")

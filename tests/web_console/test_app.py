@@ -1,0 +1,152 @@
+"""The console over HTTP: sessions, rights, and what a hostile client or page may not do."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from examples.node import NodeProcess
+from tests.web_console.conftest import PASSWORD
+from tests.web_console.http_client import Person
+from tests.web_console.processes import ConsoleProcess
+
+NOBODY = {"x_forwarded_for": "192.0.2.1"}
+
+
+def test_a_person_sees_the_logs_that_the_node_lets_the_user_see(person: Person) -> None:
+    assert person.log_in("reader", PASSWORD).status == 303
+    listed = person.get("/logs").text
+    assert "temps" in listed
+    assert "secret" not in listed
+    person.cookies.clear()
+    assert person.log_in("admin", PASSWORD).status == 303
+    assert "secret" in person.get("/logs").text
+
+
+def test_a_wrong_password_and_no_login_are_refused_in_words(person: Person) -> None:
+    wrong = person.log_in("reader", "wrong")
+    assert wrong.status == 401
+    assert "The node refused the login" in wrong.text
+    assert 'value="reader"' in wrong.text
+    nameless = person.log_in(how="anonymous")
+    assert nameless.status == 401
+    assert "The node needs a login" in nameless.text
+    assert person.log_in().status == 400
+    assert "amqp_console" not in person.cookies
+
+
+def test_too_many_wrong_passwords_wait(person: Person) -> None:
+    person.get("/login")
+    fields = {"user": "reader", "password": "wrong"}
+    answers = [person.post("/login", fields, **NOBODY).status for _ in range(7)]
+    assert answers == [401] * 5 + [429] * 2
+    assert person.log_in("reader", PASSWORD).status == 303
+
+
+def test_without_a_session_every_page_leads_to_the_login(person: Person) -> None:
+    for path in ("/logs", "/figures?log=temps"):
+        answer = person.get(path)
+        assert (answer.status, answer.headers["location"]) == (303, "/login")
+    part = person.get("/logs", hx_request="true")
+    assert (part.status, part.headers["hx-redirect"]) == (401, "/login")
+
+
+def test_the_cookie_of_a_session_is_for_this_site_and_not_for_scripts(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    person.cookies.clear()
+    person.get("/login", x_forwarded_proto="https")
+    fields = {"user": "reader", "password": PASSWORD}
+    answer = person.post("/login", fields, x_forwarded_proto="https", x_forwarded_prefix="/x")
+    assert (answer.status, answer.headers["location"]) == (303, "/x/logs")
+    cookie = person.set_cookies[0].lower()
+    for attribute in ("httponly", "samesite=strict", "secure", "path=/x"):
+        assert attribute in cookie
+
+
+def test_a_form_without_the_token_of_its_session_changes_nothing(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    assert person.post("/logout", b"csrf=guessed").status == 403
+    assert person.post("/logout", b"").status == 403
+    assert person.get("/logs").status == 200
+    assert person.post("/login", b"user=reader&password=x&csrf=guessed").status == 403
+
+
+def test_a_session_ends_at_the_logout(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    cookies = dict(person.cookies)
+    assert person.post("/logout", {}).status == 303
+    person.cookies = cookies
+    assert person.get("/logs").status == 303
+
+
+def test_a_page_cannot_load_frame_or_run_anything_foreign(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    for path in ("/logs", "/login", "/missing", "/static/console.js"):
+        headers = person.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    page = person.get("/logs").text
+    assert "<script>" not in page
+    assert " style=" not in page
+
+
+def test_a_host_name_that_is_not_ours_is_refused(person: Person) -> None:
+    assert person.get("/login", host="evil.example").status == 421
+    assert person.get("/login", host="localhost:1").status == 200
+
+
+def test_a_form_that_is_too_large_or_broken_is_refused(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    assert person.post("/logout", b"x=" + b"a" * (5 << 20)).status == 413
+    assert person.post("/logout", b"x=%ff").status == 400
+    assert person.get("/logs").status == 200
+
+
+def test_names_that_do_not_exist_and_odd_queries_are_answered(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    assert person.get("/missing").status == 404
+    assert person.get("/static/../app.py").status == 404
+    assert "No log has" in person.get("/logs?find=%3Cb%3E&page=999999999999").text
+    assert "<b>" not in person.get("/logs?find=%3Cb%3E").text
+
+
+def test_sessions_are_bounded_and_a_used_one_is_not_ended_for_another(
+    guarded_node: NodeProcess, tmp_path: Path
+) -> None:
+    with ConsoleProcess(tmp_path, guarded_node.url, "--sessions", "2") as console:
+        people = [Person(console.address) for _ in range(3)]
+        assert [each.log_in("reader", PASSWORD).status for each in people] == [303, 303, 503]
+        assert people[0].get("/logs").status == 200
+
+
+def test_an_idle_session_ends(guarded_node: NodeProcess, tmp_path: Path) -> None:
+    with ConsoleProcess(tmp_path, guarded_node.url, "--idle", "1", "--sessions", "1") as console:
+        first, second = Person(console.address), Person(console.address)
+        assert first.log_in("reader", PASSWORD).status == 303
+        while (status := second.log_in("reader", PASSWORD).status) != 303:
+            assert status == 503
+        assert first.get("/logs").status == 303
+
+
+def test_the_address_of_the_node_must_not_have_a_user(tmp_path: Path) -> None:
+    """Everyone who opens the console would be that user."""
+    program = str(Path(sys.executable).parent / "amqp-streams")
+    command = [program, "console", "--url", "amqp://admin:secret@127.0.0.1:1", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "without a user" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_behind_a_prefix_every_link_has_it_whether_or_not_the_proxy_removes_it(person: Person) -> None:
+    person.log_in("reader", PASSWORD)
+    for path in ("/logs", "/logs/temps", "/logs/temps/events", "/logs/temps/send", "/groups"):
+        for asked in (path, f"/node/console{path}"):
+            page = person.get(asked, x_forwarded_prefix="/node/console").text
+            links = re.findall(r'(?:href|src|action|hx-get|data-figures)="([^"#]+)"', page)
+            assert len(links) > 5
+            assert all(link.startswith("/node/console/") for link in links), links

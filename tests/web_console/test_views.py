@@ -1,0 +1,124 @@
+"""The views of a log over HTTP: rights, and odd requests."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from amqp_streams.client import Event
+from amqp_streams.client.blocking import connect
+from examples.node import NodeProcess
+from tests.web_console.conftest import PASSWORD
+from tests.web_console.http_client import Person
+
+
+@pytest.fixture
+def reader(person: Person) -> Person:
+    assert person.log_in("reader", PASSWORD).status == 303
+    return person
+
+
+@pytest.fixture
+def admin(person: Person) -> Person:
+    assert person.log_in("admin", PASSWORD).status == 303
+    return person
+
+
+VIEWS = ("", "/events", "/events/0/0", "/events/0/0/body", "/tail", "/send", "/settings", "/filter?where=a=1")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_log_that_the_user_may_not_see_is_refused_in_every_view(reader: Person, view: str) -> None:
+    answer = reader.get(f"/logs/secret{view}")
+    assert answer.status == 403
+    assert "has no right" in answer.text
+
+
+def test_what_the_user_may_not_change_is_refused_by_the_node(
+    reader: Person, guarded_node: NodeProcess
+) -> None:
+    reader.get("/logs/temps/settings")
+    for path, fields in (
+        ("/create", {"name": "mine"}),
+        ("/logs/temps/settings", {"retention_ms": "7d"}),
+        ("/logs/temps/delete", {"name": "temps"}),
+        ("/logs/temps/send", {"body": "x"}),
+    ):
+        answer = reader.post(path, fields)
+        assert answer.status in {400, 403}, path
+        assert "has no right" in answer.text, answer.text
+    with connect(guarded_node.url, user="admin", password=PASSWORD) as client:
+        assert client.info("temps").retention_ms is None
+        assert [one.name for one in client.management.list_logs()] == ["secret", "temps"]
+
+
+def test_what_does_not_exist_is_said_in_words(admin: Person) -> None:
+    assert admin.get("/logs/missing").status == 404
+    assert admin.get("/logs/missing/events").status == 404
+    assert "has no event with the offset 7" in admin.get("/logs/temps/events/0/7").text
+    assert admin.get("/logs/temps/events/99/7").status in {400, 404}
+    assert "no partition" in admin.get("/logs/temps/events?partition=99").text
+    assert admin.get("/group?log=temps&group=none").status == 404
+    assert admin.get("/group").status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("from=offset&at=x", "is not an offset"),
+        ("from=time&at=yesterday", "is not a time"),
+        ("where=a+%3D", "Show"),
+        ("from=nonsense&count=99999999&mark=x", "Show"),
+        ("from=after&mark=0%3A99999999%2C1%3A0", "Show"),
+    ],
+)
+def test_odd_queries_are_answered_in_words(admin: Person, query: str, words: str) -> None:
+    answer = admin.get(f"/logs/temps/events?{query}")
+    assert answer.status in {200, 400}
+    assert words in answer.text
+
+
+def test_events_are_found_from_a_time_and_by_an_offset(admin: Person, guarded_node: NodeProcess) -> None:
+    with connect(guarded_node.url, user="admin", password=PASSWORD) as client:
+        client.management.create_log("times")
+        with client.producer("times") as producer:
+            for body in (b"first", b"second", b"third"):
+                producer.send(Event(body))
+        assert "second" in admin.get("/logs/times/events?from=offset&at=1").text
+        assert "first" not in admin.get("/logs/times/events?from=offset&at=1").text
+        assert "first" in admin.get("/logs/times/events?from=time&at=-1h").text
+        assert "0 events" in admin.get("/logs/times/events?from=time&at=2199-01-01").text
+        client.management.delete_log("times")
+
+
+def test_a_filter_is_checked_by_the_node(admin: Person) -> None:
+    assert "valid" in admin.get("/logs/temps/filter?where=a+%3D+1").text
+    refused = admin.get("/logs/temps/filter?where=a+%3D%3D+1").text
+    assert "<pre" in refused
+    assert "filter where" not in refused.lower()
+    assert admin.get("/logs/temps/filter?where=").text.strip() == ""
+
+
+def test_a_session_has_a_bounded_number_of_streams(admin: Person) -> None:
+    with ExitStack() as streams:
+        for _ in range(12):
+            assert streams.enter_context(admin.open_stream("/logs/temps/figures")).answer.status == 200
+        assert admin.get("/logs/temps/figures").status == 429
+        assert admin.get("/logs").status == 200
+    status = 429
+    while status == 429:
+        with admin.open_stream("/logs/temps/figures") as stream:
+            status = stream.answer.status
+    assert status == 200
+
+
+def test_a_long_list_has_pages_and_a_search(admin: Person, guarded_node: NodeProcess) -> None:
+    names = [f"many.{number:03d}" for number in range(60)]
+    with connect(guarded_node.url, user="admin", password=PASSWORD) as client:
+        for name in names:
+            client.management.create_log(name)
+        first, second = admin.get("/logs?find=many").text, admin.get("/logs?find=many&page=2").text
+        assert [name for name in names if f'data-row="{name}"' in first] == names[:50]
+        assert [name for name in names if f'data-row="{name}"' in second] == names[50:]
+        assert "51 to 60 of 60 logs" in second
+        for name in names:
+            client.management.delete_log(name)

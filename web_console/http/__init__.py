@@ -1,0 +1,1 @@
+"""HTTP without a product: headers of proxies, forms, limits of requests."""

@@ -1,0 +1,130 @@
+"""[io] Runs a console as a process: one listener, until a signal."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+import uvicorn
+
+from amqp_streams.errors import ConfigError
+from web_console.app import Application, application
+from web_console.settings import ConsoleSettings
+
+_REQUESTS_MAX: Final = 512
+"""Connections and requests at the same time; more get 503."""
+_HEAD_BYTES_MAX: Final = 64 << 10
+"""The head of a request: that of live figures names the logs of a page."""
+_DRAIN_S: Final = 3
+_UNIX: Final = "unix:"
+
+log = structlog.get_logger("web_console")
+
+
+def bind(listen: str) -> tuple[socket.socket, str]:
+    """Return a listening socket for `HOST:PORT` or `unix:PATH`, and its address.
+
+    Raises:
+        ConfigError: the address is not valid, or cannot be bound.
+    """
+    if listen.startswith(_UNIX):
+        return _bind_unix(Path(listen.removeprefix(_UNIX)))
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        message = f"listen: {listen!r} is not an address: give HOST:PORT or unix:PATH"
+        raise ConfigError(message)
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, int(port)))
+    except OSError as error:
+        sock.close()
+        message = f"listen: cannot listen on {listen}: {error.strerror or error}"
+        raise ConfigError(message) from error
+    bound = sock.getsockname()
+    return sock, f"[{bound[0]}]:{bound[1]}" if family == socket.AF_INET6 else f"{bound[0]}:{bound[1]}"
+
+
+def _bind_unix(path: Path) -> tuple[socket.socket, str]:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket of an earlier process: nothing listens there any more, or the bind must fail.
+        with suppress(ConnectionRefusedError, FileNotFoundError):
+            sock.connect(str(path))
+            message = f"listen: another process listens on {path}"
+            raise ConfigError(message)
+        sock.close()
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path.unlink(missing_ok=True)
+        sock.bind(str(path))
+        path.chmod(0o600)
+    except OSError as error:
+        sock.close()
+        message = f"listen: cannot listen on {path}: {error.strerror or error}"
+        raise ConfigError(message) from error
+    return sock, f"{_UNIX}{path}"
+
+
+def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) -> None:
+    """Serve the console until SIGTERM or SIGINT. `ready` is called with the address."""
+    sock, address = bind(listen)
+    app = application(settings)
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        loop="uvloop",
+        http="h11",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # the shield reads them
+        h11_max_incomplete_event_size=_HEAD_BYTES_MAX,
+        limit_concurrency=_REQUESTS_MAX,
+        timeout_graceful_shutdown=_DRAIN_S,
+        timeout_keep_alive=30,
+    )
+
+    asyncio.run(_Server(config, app, partial(_begun, settings, address, ready)).serve([sock]))
+    log.info("console_stopped", address=address)
+
+
+def _begun(settings: ConsoleSettings, address: str, ready: Callable[[str], None]) -> None:
+    log.info("console_listening", address=address, node=settings.url.rpartition("@")[2])
+    ready(address)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which ends with status 0 after a signal, and ends streams first."""
+
+    def __init__(self, config: uvicorn.Config, app: Application, begun: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app: Final = app
+        self._begun: Final = begun
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal. uvicorn's own method raises the signal again at the end."""
+        loop = asyncio.get_running_loop()
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sent, self.handle_exit, sent, None)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Report the address when the console listens."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._begun()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, which would keep their connections open, then the rest."""
+        for session in self._app.console.book:
+            session.end_streams()
+        await super().shutdown(sockets)

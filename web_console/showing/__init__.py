@@ -1,0 +1,1 @@
+"""What pages show, as texts and values. Pure."""

@@ -1,0 +1,215 @@
+"""A stored message as a page shows it: each section, and the body by its content type. Pure.
+
+Laws: no message raises an error, and none takes more than a bounded time and memory: what is large is cut, or
+shown as bytes.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams.client import ReceivedEvent
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, decode, few_values
+from amqp_streams.wire.layout import (
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    NAMES,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Section,
+    sections,
+)
+from web_console.showing.tree import Node, text_of, tree_of
+
+TEXT_MAX: Final = 64 << 10
+"""Characters of a body that a page shows."""
+JSON_MAX: Final = 512 << 10
+"""Bytes of a body that is parsed as JSON."""
+HEX_MAX: Final = 4 << 10
+PREVIEW_MAX: Final = 160
+_VALUES_MAX: Final = 20_000
+"""Values of a section that is decoded: a byte can be a value, and each becomes an object."""
+_SECTIONS_MAX: Final = 256
+_FIELDS: Final = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+_BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
+_CLOUDEVENT_PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
+_CLOUDEVENTS_JSON: Final = "application/cloudevents+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of an event.
+
+    `kind`: "JSON", "text", "bytes", "AMQP value" or "no body". JSON and values have a `tree`, the others a
+    `text`. `cut`: only a part is shown. `size`: in bytes.
+    """
+
+    kind: str
+    size: int
+    text: str = ""
+    tree: Node | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An event as a page shows it.
+
+    `sections`: all but the body, each a tree, by name. `cloudevent`: the attributes of a CloudEvent; empty if
+    the event is none. `problem`: why the message cannot be read.
+    """
+
+    body: Body
+    sections: tuple[tuple[str, Node], ...] = ()
+    cloudevent: tuple[tuple[str, str], ...] = ()
+    content_type: str = ""
+    problem: str = ""
+
+
+def shown(message: bytes) -> Shown:
+    """Return a message as a page shows it."""
+    try:
+        found = sections(message, _SECTIONS_MAX)
+        trees = tuple(
+            (NAMES[each.code], tree_of(_named(each, _value(message, each))))
+            for each in found
+            if each.code not in _BODY and each.code != DELIVERY_ANNOTATIONS
+        )
+        event = ReceivedEvent(message)
+        content_type = event.content_type or ""
+        body = _body(message, [each for each in found if each.code in _BODY], content_type)
+        return Shown(body, trees, _cloudevent(event, content_type, body), content_type)
+    except WireError as error:
+        return Shown(_hex(message), problem=f"The message cannot be read: {error}")
+
+
+def body_bytes(message: bytes) -> bytes:
+    """Return the body for a download: the bytes of data sections, else the encoded section.
+
+    Raises:
+        WireError: the message cannot be read.
+    """
+    found = [each for each in sections(message) if each.code in _BODY]
+    if found and found[0].code == DATA:
+        return b"".join(_data(message, each) for each in found)
+    return b"".join(message[each.start : each.end] for each in found)
+
+
+def preview(message: bytes) -> str:
+    """Return the beginning of the body in one line."""
+    try:
+        found = [each for each in sections(message, _SECTIONS_MAX) if each.code in _BODY]
+        if not found:
+            return ""
+        if found[0].code == DATA:
+            data = _data(message, found[0])
+            start = data[: 4 * PREVIEW_MAX]
+            words = start.decode(errors="replace")
+            words = " ".join(words.split()) if _is_text(words[:PREVIEW_MAX]) else start.hex(" ")
+        elif few_values(message, found[0].start, _VALUES_MAX):
+            value = _value(message, found[0])
+            words = " ".join(repr(value).split()) if isinstance(value, dict | list) else text_of(value)
+        else:
+            words = f"an AMQP value of {len(message):,} bytes"
+    except WireError:
+        return "not a valid AMQP message"
+    return words if len(words) <= PREVIEW_MAX else f"{words[:PREVIEW_MAX]}…"
+
+
+def _value(message: bytes, section: Section) -> object:
+    if not few_values(message, section.start, _VALUES_MAX):
+        return message[section.start : section.end]
+    value, _ = decode(message, section.start)
+    return value.value if isinstance(value, Described) else value
+
+
+def _named(section: Section, value: object) -> object:
+    """Give the fields of the properties section their names."""
+    if section.code == PROPERTIES and isinstance(value, list):
+        return {name: each for name, each in zip(_FIELDS, value, strict=False) if each is not None}
+    return value
+
+
+def _data(message: bytes, section: Section) -> bytes:
+    value, _ = decode(message, section.start)
+    value = value.value if isinstance(value, Described) else value
+    return value if isinstance(value, bytes) else b""
+
+
+def _body(message: bytes, found: list[Section], content_type: str) -> Body:
+    if not found:
+        return Body("no body", 0)
+    if found[0].code == DATA:
+        return _of_bytes(b"".join(_data(message, each) for each in found), content_type)
+    values = [_value(message, each) for each in found]
+    size = sum(each.end - each.start for each in found)
+    if len(values) == 1 and isinstance(values[0], str) and type(values[0]) is str:
+        return _text("AMQP value", values[0], size)
+    return Body("AMQP value", size, tree=tree_of(values[0] if len(values) == 1 else values))
+
+
+def _of_bytes(data: bytes, content_type: str) -> Body:
+    media = content_type.partition(";")[0].strip().lower()
+    is_json = media == "application/json" or media.endswith("+json") or (not media and data[:1] in b"{[")
+    if is_json and data and len(data) <= JSON_MAX:
+        try:
+            return Body("JSON", len(data), tree=tree_of(json.loads(data)))
+        # A number may have more digits than Python converts, and a text more levels than it has stack.
+        except (ValueError, RecursionError):
+            pass
+    words = data.decode(errors="replace")
+    if _is_text(words):
+        return _text("text", words, len(data))
+    return _hex(data)
+
+
+def _is_text(words: str) -> bool:
+    """Whether the text has neither control characters nor bytes that are not UTF-8."""
+    return all(each.isprintable() or each in "\n\r\t" for each in words) and "\ufffd" not in words
+
+
+def _text(kind: str, words: str, size: int) -> Body:
+    return Body(kind, size, words[:TEXT_MAX], cut=len(words) > TEXT_MAX)
+
+
+def _hex(data: bytes) -> Body:
+    lines = []
+    for at in range(0, min(len(data), HEX_MAX), 16):
+        part = data[at : at + 16]
+        letters = "".join(chr(each) if 32 <= each < 127 else "." for each in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<47}  {letters}")
+    return Body("bytes", len(data), "\n".join(lines), cut=len(data) > HEX_MAX)
+
+
+def _cloudevent(event: ReceivedEvent, content_type: str, body: Body) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of a CloudEvent in binary or structured mode."""
+    found: Mapping[str, object] = {
+        key.removeprefix(prefix): value
+        for prefix in _CLOUDEVENT_PREFIXES
+        for key, value in event.properties.items()
+        if key.startswith(prefix)
+    }
+    if content_type.lower().startswith(_CLOUDEVENTS_JSON) and body.tree is not None:
+        return tuple(
+            (each.name, each.text)
+            for each in body.tree.children
+            if not each.children and each.name not in {"data", "data_base64"}
+        )
+    return tuple((name, text_of(value)) for name, value in sorted(found.items()))

@@ -1,0 +1,56 @@
+"""Errors as sentences, and as statuses of HTTP. Pure."""
+
+from http import HTTPStatus
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.client import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    ManagementError,
+    TimedOutError,
+)
+
+_STATUSES: Final = {
+    names.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    names.UNAUTHORIZED_ACCESS: HTTPStatus.FORBIDDEN,
+}
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the error means that the node cannot be reached."""
+    return isinstance(error, ConnectError | ConnectionLostError | TimedOutError) and not isinstance(
+        error, AuthenticationError
+    )
+
+
+def sentence(error: BaseException, address: str = "") -> str:
+    """Return what is wrong, and what to do, without codes of the protocol."""
+    if isinstance(error, AuthenticationError):
+        return "The node refused the login. Check the user and the password."
+    if isinstance(error, ClosedError):
+        return "This session has ended. Log in again."
+    if is_away(error):
+        where = f" at {address}" if address else ""
+        return f"The node{where} does not answer. The console tries again until it does."
+    if isinstance(error, EndpointError | ManagementError):
+        words = error.description or "The node refused the request without a reason."
+    else:
+        words = str(error) or str(type(error).__doc__)
+    return words[:1].upper() + words[1:]
+
+
+def status(error: BaseException) -> int:
+    """Return the status of the answer to a request that failed with this error."""
+    if is_away(error):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, AuthenticationError | ClosedError):
+        return HTTPStatus.UNAUTHORIZED
+    if isinstance(error, ManagementError):
+        return error.status if 400 <= error.status < 600 else HTTPStatus.BAD_GATEWAY
+    if isinstance(error, EndpointError):
+        return _STATUSES.get(error.condition, HTTPStatus.BAD_REQUEST)
+    return HTTPStatus.BAD_REQUEST

@@ -1,0 +1,290 @@
+"""[io] One log: its partitions with live figures, its events, and one event."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from amqp_streams import names
+from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent, sql_filter
+from amqp_streams.errors import WireError
+from web_console.figures.rates import skew
+from web_console.figures.watching import Watcher
+from web_console.sessions.session import Session
+from web_console.showing import numbers
+from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, PARTITIONS_MAX, From, offsets_of
+from web_console.showing.decoding import body_bytes, shown
+from web_console.showing.snippets import as_command, as_python
+from web_console.showing.times import time_ms
+from web_console.showing.words import sentence
+from web_console.views.logs import bytes_of, events_of, live
+from web_console.views.reading import Message, SlowError, read_event, read_page
+from web_console.views.requests import console_of, now_ms, page
+
+_POSITION: Final = re.compile(r"^filter [^,]*, position (\d+): ")
+_FILTER_MAX: Final = 4096
+_DOWNLOAD_S: Final = 120.0
+_CHUNK_BYTES: Final = 64 << 10
+_downloads: Final = asyncio.Semaphore(4)
+
+
+async def show(request: Request, session: Session) -> Response:
+    """The partitions of a log, with their figures."""
+    name = request.path_params["log"]
+    info = await session.client.management.describe_log(name, timeout=10)
+    extent = await extent_of(session, name)
+    return page(
+        request,
+        "log.html",
+        session,
+        view="logs",
+        tab="partitions",
+        log=name,
+        info=info,
+        kept=numbers.kept(info.retention_ms, info.retention_bytes),
+        extent=extent,
+        figures=_totals(extent),
+    )
+
+
+async def extent_of(session: Session, log: str) -> LogExtent:
+    """Return where the partitions of a log begin and end.
+
+    Raises:
+        HTTPException: the log does not exist, or the node names it otherwise.
+    """
+    found = (await session.client.extents(log, timeout=10)).get(log)
+    if found is None:
+        raise HTTPException(404, "This log does not exist.")
+    return found
+
+
+async def figures(request: Request, session: Session) -> Response:
+    """Live figures of a log and its partitions, as server-sent events."""
+    log = request.path_params["log"]
+
+    def read(watcher: Watcher) -> object:
+        extent = watcher.latest.extents.get(log)
+        if extent is None:
+            return {}
+        history = watcher.history(log)
+        now = now_ms()
+        latest = history.rates[-1][0] if history.rates else 0.0
+        times = [round(now / 1000 + at - latest, 1) for at, _ in history.rates]
+        rates = [round(rate, 1) for _, rate in history.rates]
+        found: dict[str, object] = {
+            "": {**_totals(extent), "rate": numbers.rate(history.rate)},
+            **{each.partition: _partition(watcher, log, each) for each in extent.partitions},
+            "plot": [times, rates],
+        }
+        return found
+
+    return live(request, session, [log], read, partitions=True)
+
+
+def _partition(watcher: Watcher, log: str, each: PartitionExtent) -> dict[str, str]:
+    return {
+        "start": numbers.count(each.earliest),
+        "end": numbers.count(each.next),
+        "events": numbers.count(each.next - each.earliest),
+        "bytes": numbers.size(each.bytes),
+        "rate": numbers.rate(watcher.history(log, each.partition).rate),
+        "last": numbers.time(each.last_timestamp_ms),
+    }
+
+
+def _totals(extent: LogExtent) -> dict[str, str]:
+    skewed = skew([each.next - each.earliest for each in extent.partitions])
+    return {
+        "events": numbers.count(events_of(extent)),
+        "bytes": numbers.size(bytes_of(extent)),
+        "skew": "-" if skewed is None else f"{skewed:.2f}",
+    }
+
+
+# -- events
+
+
+async def events(request: Request, session: Session) -> Response:
+    """A page of events of a log."""
+    log, query = request.path_params["log"], request.query_params
+    extent = await extent_of(session, log)
+    chosen = query.get("partition", "")
+    parts = [each for each in extent.partitions if chosen in {"", each.partition}]
+    sql = query.get("where", "").strip()[:_FILTER_MAX]
+    found, problem = None, ""
+    if not parts:
+        problem = f"The log has no partition {chosen!r}."
+    elif len(parts) > PARTITIONS_MAX:
+        problem = f"The log has more than {PARTITIONS_MAX} partitions. Choose one."
+    else:
+        try:
+            where, starts = await _starts(request, session, log, parts)
+            found = await read_page(
+                session.client, log, parts, where, starts, count=_count(query.get("count")), sql=sql
+            )
+        except SlowError:
+            problem = "Reading took too long. Choose a partition, or a later start."
+        except (ValueError, LinkRefusedError) as error:
+            problem = _without_position(sentence(error))
+    return page(
+        request,
+        "events_table.html" if request.headers.get("hx-target") == "events" else "events.html",
+        session,
+        view="logs",
+        tab="events",
+        log=log,
+        extent=extent,
+        found=found,
+        problem=problem,
+        query={name: query.get(name, "") for name in ("partition", "from", "at", "where", "count")},
+        status=400 if problem and request.headers.get("hx-target") != "events" else 200,
+    )
+
+
+async def _starts(
+    request: Request, session: Session, log: str, parts: list[PartitionExtent]
+) -> tuple[From, dict[str, int]]:
+    """Return where a page begins.
+
+    Raises:
+        ValueError: the offset or time is not valid.
+    """
+    query = request.query_params
+    given = query.get("from", "")
+    where = From(given) if given in set(From) else From.LATEST
+    at = query.get("at", "").strip()
+    if where in {From.AFTER, From.BEFORE}:
+        return where, offsets_of(query.get("mark", ""))
+    if where is From.OFFSET:
+        if not (at.isascii() and at.isdigit() and len(at) <= 16):
+            message = f"{at[:40]!r} is not an offset: give a number such as 42"
+            raise ValueError(message)
+        return where, {each.partition: int(at) for each in parts}
+    if where is From.TIME:
+        chosen = [each.partition for each in parts]
+        return where, await session.client.offset_at(log, chosen, time_ms(at, now_ms()), timeout=10)
+    return where, {}
+
+
+def _count(given: str | None) -> int:
+    number = int(given) if given and given.isascii() and given.isdigit() and len(given) < 6 else COUNT_DEFAULT
+    return min(max(number, 1), COUNT_MAX)
+
+
+async def check_filter(request: Request, session: Session) -> Response:
+    """Whether the node accepts a filter: a part of the page that says so, with the position of an error."""
+    sql = request.query_params.get("where", "").strip()[:_FILTER_MAX]
+    problem, pointer = "", ""
+    if sql:
+        try:
+            # The node itself checks the filter: its language may be newer than this console.
+            filters = {"where": sql_filter(sql)}
+            async with session.client.consumer(request.path_params["log"], filters=filters, credit=1):
+                pass
+        except LinkRefusedError as error:
+            if error.condition != names.INVALID_FIELD:
+                raise
+            found = _POSITION.match(error.description)
+            if found:
+                at = min(int(found[1]), len(sql) + 1)
+                pointer = f"{sql[max(0, at - 41) : at + 40]}\n{' ' * min(at - 1, 40)}^"
+            problem = _without_position(error.description)
+    return page(request, "filter_part.html", session, sql=sql, problem=problem, pointer=pointer)
+
+
+def _without_position(words: str) -> str:
+    words = _POSITION.sub("", words[:1].lower() + words[1:])
+    return words[:1].upper() + words[1:]
+
+
+# -- one event
+
+
+async def event(request: Request, session: Session) -> Response:
+    """One event, with all its sections."""
+    log, partition, offset = _place(request)
+    found = await _message(request, session)
+    url = console_of(request).settings.url
+    return page(
+        request,
+        "event.html",
+        session,
+        view="logs",
+        tab="events",
+        log=log,
+        partition=partition,
+        offset=offset,
+        stored_ms=found.timestamp_ms,
+        size=len(found.content),
+        shown=shown(found.content),
+        command=as_command(url, log, partition, offset),
+        program=as_python(url, log, partition, offset),
+    )
+
+
+async def download(request: Request, session: Session) -> Response:
+    """The body or the whole message of an event, as a file."""
+    return _Download(request, session)
+
+
+class _Download(Response):
+    """Reads an event and sends it, while it holds one of the console's downloads: each is in memory."""
+
+    def __init__(self, request: Request, session: Session) -> None:
+        super().__init__()
+        self._request: Final = request
+        self._session: Final = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        # A client that reads slowly is cut, so that others get their turn.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DOWNLOAD_S), _downloads:
+                answer = await _file(self._request, self._session)
+                await answer(scope, receive, send)
+
+
+async def _file(request: Request, session: Session) -> Response:
+    offset = _place(request)[2]
+    found = await _message(request, session)
+    part = request.path_params["part"]
+    try:
+        content = body_bytes(found.content) if part == "body" else found.content
+    except WireError as error:
+        raise HTTPException(422, f"The body cannot be read: {error}") from error
+    # Not the name of the log: it may have characters that a header does not take.
+    name = f"event-{offset}.{'bin' if part == 'body' else 'amqp'}"
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(content), _CHUNK_BYTES):
+            yield content[at : at + _CHUNK_BYTES]
+
+    # Never the content type of the event: a browser would show HTML of an event as a page of this site.
+    return StreamingResponse(
+        chunks(),
+        media_type="application/octet-stream",
+        headers={
+            "content-disposition": f'attachment; filename="{name}"',
+            "content-length": str(len(content)),
+        },
+    )
+
+
+def _place(request: Request) -> tuple[str, str, int]:
+    given = request.path_params
+    return given["log"], given["partition"], given["offset"]
+
+
+async def _message(request: Request, session: Session) -> Message:
+    log, partition, offset = _place(request)
+    found = await read_event(session.client, log, partition, offset)
+    if found is None:
+        raise HTTPException(404, f"Partition {partition} of {log} has no event with the offset {offset} now.")
+    return found
