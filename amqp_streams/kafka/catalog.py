@@ -9,7 +9,7 @@ from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.foreign import ForeignTopic
 from amqp_streams.kafka.partition import KafkaPartition
-from amqp_streams.kafka.settings import log_settings, refusal
+from amqp_streams.kafka.settings import copy_refusal, log_settings, refusal
 from amqp_streams.kafka.topics import TopicNames, topic_changes
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.storage.questions import Others
@@ -193,7 +193,8 @@ class Catalog:
         return ForeignTopic(found.name, found.settings.compacted, found.settings.largest_message)
 
     def _refusal(self, found: FoundTopic) -> str | None:
-        return None if self._weak else refusal(found.name, found.settings)
+        copied = None if found.name in self._names.plain else copy_refusal(found.name, found.settings)
+        return copied if copied is not None or self._weak else refusal(found.name, found.settings)
 
 
 def identity(found: FoundTopic) -> tuple[str, int]:

@@ -138,6 +138,34 @@ def configuration_of(
     }
 
 
+def while_copied(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of a topic while a log is copied to it.
+
+    The copy gives the times, which may be old or ahead of the clock, and no record is removed meanwhile.
+    """
+    return {
+        **configuration,
+        _TIMES: "CreateTime",
+        _RETENTION_MS: str(_UNBOUNDED),
+        _RETENTION_BYTES: str(_UNBOUNDED),
+        # Kafka ignores these two when the topic has the times of the brokers.
+        "message.timestamp.before.max.ms": str((1 << 63) - 1),
+        "message.timestamp.after.max.ms": str((1 << 63) - 1),
+    }
+
+
+def after_copy(configuration: Mapping[str, str]) -> dict[str, str]:
+    """What changes when a copy has ended: the topic becomes one of `configuration`."""
+    return {key: configuration[key] for key in (_TIMES, _RETENTION_MS, _RETENTION_BYTES)}
+
+
+def copy_refusal(topic: str, settings: TopicSettings) -> str | None:
+    """The text for a producer of a log that is being copied; None if it is not. `topic`: one of our own."""
+    if settings.append_times:
+        return None
+    return f"topic {topic!r} takes no events before 'amqp-streams log copy' has copied its log"
+
+
 def log_settings(settings: TopicSettings) -> LogSettings:
     """The settings of the log whose topic this is. A bound that a log cannot have becomes the nearest it can.
 

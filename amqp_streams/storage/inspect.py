@@ -33,10 +33,12 @@ __all__ = [
     "DumpedRecord",
     "Progress",
     "Verified",
+    "chunks",
     "dump",
     "dump_producers",
     "dump_states",
     "log_names",
+    "log_record",
     "verify",
 ]
 
@@ -116,6 +118,36 @@ def dump(
                         message,
                         0 if chunk.formats is None else chunk.formats[position],
                     )
+
+
+def chunks(path: Path, log: str, partition: int, *, start: int = 0) -> Iterator[Chunk]:
+    """The records of a partition from number `start` on, in runs; those in the journal included.
+
+    Raises: like `dump`.
+    """
+    files = RealFiles()
+    with unlocked(path, force=False):
+        found = read_catalog(files, path, [])
+        logged, _ = _wanted(found, log, partition)
+        yield from _chunks(
+            files,
+            path / "logs" / log / str(partition),
+            seed=logged.seed(partition),
+            entries=found.entries.get((logged.uid, partition), []),
+            start=start,
+        )
+
+
+def log_record(path: Path, log: str) -> LogRecord:
+    """Name, settings and ids of a log.
+
+    Raises:
+        DirectoryLockedError: a node has the directory open.
+        KeyError: the log does not exist.
+        StorageError: the path is not a data directory, or cannot be read.
+    """
+    with unlocked(path, force=False):
+        return _wanted(read_catalog(RealFiles(), path, []), log, None)[0]
 
 
 def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:

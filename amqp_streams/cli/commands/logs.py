@@ -1,6 +1,10 @@
-"""`amqp-streams log …`: create, list, describe, change and delete logs, over the node's `$management`."""
+"""`amqp-streams log …`: create, list, describe, change and delete logs, over the node's `$management`; `copy`
+works without a node.
+"""
 
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Final, cast
 
 import click
@@ -22,6 +26,7 @@ from amqp_streams.cli.terminal.rendering import plain
 from amqp_streams.cli.terminal.setting_options import setting_options
 from amqp_streams.client import LogExtent, LogSummary
 from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
+from service_parts.extras import needs_extra
 
 _ASKED_MAX: Final = 1024
 """The most partitions in one request for figures: the node answers a request in one loop iteration."""
@@ -38,6 +43,7 @@ def log() -> None:
       amqp-streams log describe temps
       amqp-streams log update temps --retention-bytes 10GiB
       amqp-streams log delete temps
+      amqp-streams log copy data temps --kafka-servers a:9092,b:9092,c:9092
     """
 
 
@@ -192,3 +198,73 @@ def delete(name: str, *, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
     managed(endpoint, lambda management: management.delete_log(name), log=name)
     report(f"{name} was deleted", as_json=as_json, deleted=name)
     return 0
+
+
+@log.command(short_help="Copy a log from a data directory to Kafka.")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("name", metavar="LOG", type=NAME)
+@click.option(
+    "--kafka-servers",
+    envvar="AMQP_STREAMS_KAFKA_SERVERS",
+    metavar="HOST:PORT,...",
+    help="Brokers of the Kafka cluster to begin with; also in the file of --config.",
+)
+@click.option("--kafka-prefix", metavar="NAME", help="As of the nodes.  [default: amqp-streams]")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A configuration file of the nodes on Kafka: for TLS, a login, and the largest message.",
+)
+@click.option(
+    "--map",
+    "map_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the new offsets of records and cursors are written.  [default: LOG.offsets.json]",
+)
+@click.option("--skip-damaged", is_flag=True, help="Copy the other records if some are damaged.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def copy(
+    directory: Path,
+    name: str,
+    *,
+    kafka_servers: str | None,
+    kafka_prefix: str | None,
+    config: Path | None,
+    map_file: Path | None,
+    skip_damaged: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Copy the log LOG of the data directory DIRECTORY to Kafka, while no node uses the directory.
+
+    The copy has the same messages with the same times, but other offsets: FILE has the new offset of each
+    record and of each cursor. Everything is read back and compared. If the command ends before it is done,
+    start it again: it continues, and no event is there twice. Nodes on Kafka show the log meanwhile, and
+    take events for it when the copy is complete.
+
+    \b
+    Examples:
+      amqp-streams log copy data temps --kafka-servers a:9092,b:9092,c:9092
+      amqp-streams log copy data temps --config node.toml --map temps.json
+      amqp-streams log copy data temps --kafka-servers a:9092 --dry-run
+    """
+    if kafka_servers is None and config is None:
+        message = "give --kafka-servers or --config"
+        raise click.UsageError(message)
+    given = {("kafka", "servers"): kafka_servers, ("kafka", "prefix"): kafka_prefix}
+    # Not imported with this module: the other commands need no extra.
+    with needs_extra("log copy", "kafka"), needs_extra("log copy", "node"):
+        work = import_module("amqp_streams.cli.commands.log_copying")
+    wanted = work.Wanted(
+        directory,
+        name,
+        {key: value for key, value in given.items() if value is not None},
+        config,
+        map_file,
+        skip_damaged,
+        dry_run,
+        as_json,
+    )
+    return cast("int", work.copy_log(wanted))

@@ -43,6 +43,7 @@ def test_all_commands_are_there() -> None:
         "describe",
         "update",
         "delete",
+        "copy",
     }
     assert {words[1] for words in COMMANDS if words[0] == "cursor" and len(words) > 1} == {
         "list",

@@ -69,6 +69,18 @@ def test_a_topic_of_another_node_is_a_log_with_its_events(node: Node) -> None:
     assert not node.catalog.wanted("other")
 
 
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_log_that_is_being_copied_takes_no_events_until_the_copy_has_ended(weak: bool) -> None:
+    node = Node(weak=weak)
+    node.look(replace(FOUND, settings=replace(SETTINGS, append_times=False)), PLAIN)
+    refusal = node.catalog.logs["temps"].refusal
+    assert refusal is not None
+    assert "takes no events before 'amqp-streams log copy' has copied its log" in refusal
+    assert node.catalog.logs["orders"].refusal is None, "topics of other programs may have any times"
+    node.look(FOUND, PLAIN)
+    assert node.catalog.logs["temps"].refusal is None
+
+
 def test_ends_that_moved_are_reported(node: Node) -> None:
     node.look(FOUND, end=7)
     node.look(FOUND, end=8)

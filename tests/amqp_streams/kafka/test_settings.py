@@ -11,11 +11,14 @@ from amqp_streams.kafka import settings
 from amqp_streams.kafka.settings import (
     RECORD_OVERHEAD,
     TopicSettings,
+    after_copy,
     configuration_of,
+    copy_refusal,
     log_settings,
     refusal,
     topic_settings,
     weaknesses,
+    while_copied,
 )
 from bench.products.kafka_cluster import Cluster
 
@@ -91,6 +94,16 @@ def test_a_topic_of_others_has_the_nearest_settings_that_a_log_can_have() -> Non
     assert found.partitions == 7
     assert found.retention_ms == 1000
     assert found.retention_bytes == 1 << 20
+
+
+def test_a_topic_has_the_times_of_its_producer_and_no_retention_while_a_log_is_copied() -> None:
+    usual = configuration_of(LogSettings(retention_ms=1000, retention_bytes=1 << 20), message_bytes=1 << 20)
+    copied = topic_settings([3], while_copied(usual))
+    assert (copied.append_times, copied.retention_ms, copied.retention_bytes) == (False, None, None)
+    assert copy_refusal("t", copied) is not None
+    ended = topic_settings([3], while_copied(usual) | after_copy(usual))
+    assert ended == topic_settings([3], usual)
+    assert copy_refusal("t", ended) is None
 
 
 def test_a_topic_with_more_partitions_than_a_log_can_have_is_not_a_log() -> None:

@@ -1,0 +1,1 @@
+"""Copies a log from a data directory to Kafka."""
