@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Container, Mapping
 from functools import partial
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -91,7 +91,8 @@ class Fetcher:
         self._tails: Final[list[_Tail]] = []
         self._forgotten = 0
         """How many partitions were forgotten as a whole."""
-        self._fetching: Final = Fetching(self._thread, readers)
+        # The consumer that brought what is in front continues without a new request.
+        self._fetching: Final = Fetching(self._thread, readers, after=_after)
         self.tail: TailReads | None = None
         """Brings new records without a read; None: each read asks Kafka."""
 
@@ -171,6 +172,11 @@ class Fetcher:
             tail = self._local.tail = _Tail(self._settings, self._plain)
             self._tails.append(tail)
         return tail.read(place, at, self._wait_s)
+
+
+def _after(fetch: Fetch) -> tuple[Place, int]:
+    place, _ = cast("tuple[Place, int]", fetch.key)
+    return place, cast("Span", fetch.result).end
 
 
 class _CarriedError(OSError):

@@ -150,3 +150,45 @@ def test_after_the_stop_no_read_begins() -> None:
     assert threads.stopped == READS_MAX
     threads.end()
     assert len(threads.tasks) == READS_MAX - 1
+
+
+class Numbered:
+    """An executor of its own for each number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tasks: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self.tasks.append(task)
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def end(self) -> None:
+        task = self.tasks.pop(0)
+        run(task, cast("Files", None))
+        task.ended(task)
+
+
+def test_a_read_goes_to_the_executor_that_made_the_one_before_it() -> None:
+    """Else to the one that has been free the longest: it is the least likely to be wanted again."""
+    executors: list[Numbered] = []
+
+    def start(number: int) -> Executor:
+        executors.append(Numbered(number))
+        return executors[-1]
+
+    fetching = Fetching(start, 3, after=lambda fetch: fetch.result)
+
+    def reads(key: str, following: str) -> int:
+        request = ReadRequest("owner", lambda: None)
+        fetching.begin(Fetch(request, key, 1, lambda: following, lambda _: None))
+        [busy] = [each for each in executors if each.tasks]
+        busy.end()
+        return busy.number
+
+    assert [reads("a1", "a2"), reads("b1", "b2"), reads("c1", "c2")] == [0, 1, 2]
+    assert [reads("b2", "b3"), reads("b3", "b4"), reads("a2", "a3")] == [1, 1, 0]
+    assert reads("d1", "d2") == 2, "c has been free the longest"
+    assert [reads("a3", "a4"), reads("b4", "b5"), reads("d2", "d3")] == [0, 1, 2]
