@@ -1,8 +1,8 @@
 """Far readers of one partition on Kafka: whether they get fair shares, and whether the tail is starved.
 
-Readers begin at places that are evenly distributed over a backlog which is larger than the node's cache, each
-with a connection of its own, and read in batches as fast as they can. At the same time, events are sent to
-the same partition and received at its end at 1,000 a second.
+Readers begin at places that are evenly distributed over a backlog that is larger than the node's cache, each
+with a process and a connection of its own, and read in batches as fast as they can until their time is over.
+Meanwhile, events are sent to the same partition and received at its end at 1,000 a second.
 """
 
 import json

@@ -1,5 +1,7 @@
 """The products of the comparison: each is started, measured cell by cell, and stopped."""
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +19,7 @@ from bench.amqp.targets import Options
 from bench.kafka_store import cells, far
 from bench.kafka_store.cells import IN_BATCHES, ONE_BY_ONE, Cell, Figure
 from bench.process import usage
-from bench.products import kafka_cluster
+from bench.products import kafka_broker, kafka_cluster
 from bench.products.kafka_cluster import Cluster
 from bench.products.places import home
 from bench.server import Server, running
@@ -111,6 +113,8 @@ class Bench:
                         self._kafka_cell(cell, number, name, server, cluster)
                 if plan.paced:
                     self._paced(KAFKA, server.url, "paced")
+                    _topic(admin, "direct.paced")
+                    self._paced_directly(cluster)
                 if plan.readers:
                     found.shares += far.measure(server, "far", counts=plan.readers, events=plan.backlog)
 
@@ -183,6 +187,31 @@ class Bench:
     ) -> None:
         count = self._plan.count(cell)
         self.found.note(product, cell, partial(cells.run, command, count, serving=serving, brokers=brokers))
+
+    def _paced_directly(self, cluster: Cluster) -> None:
+        """Kafka's own latency, with its C client: a program in Python would measure its own pauses."""
+        folder = home(kafka_broker.LOAD)
+        if folder is None:
+            self.found.failures.append(f"{DIRECT}, {RATE} a second: not installed: make peers")
+            return
+        wait_quiet(1.0)
+        command = [
+            str(folder / "kafka_load"),
+            "latency",
+            "--broker",
+            cluster.servers,
+            "--topic",
+            "direct.paced",
+        ]
+        command += ["--count", str(PACED_COUNT), "--size", "100", "--rate", str(RATE)]
+        command += ["--linger", str(kafka_broker.LINGER_MS)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            self.found.failures.append(f"{DIRECT}, {RATE} a second: {done.stdout} {done.stderr}")
+            return
+        found = json.loads(done.stdout.splitlines()[-1])
+        self.found.latencies[DIRECT] = {"p50": found["p50_ms"], "p99": found["p99_ms"]}
+        tell(f"{DIRECT}: {RATE}/s: {self.found.latencies[DIRECT]} ms")
 
     def _paced(self, product: str, url: str, address: str, reading: Sequence[str] = load.FROM_LATEST) -> None:
         wait_quiet(1.0)
