@@ -113,7 +113,12 @@ class KafkaStore:
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
         """See `Store.create`. The incarnation is the id of the topic. Waits for Kafka."""
-        return self._jobs.wait(self._asking.creating(Create(name, settings, incarnation)))
+        try:
+            return self._jobs.wait(self._asking.creating(Create(name, settings, incarnation)))
+        except ValueError:
+            # Another node was faster, or Kafka took a request that was repeated: then the log is known now.
+            self._jobs.wait(self._asking.finding(name))
+            raise
 
     def update(self, name: str, settings: LogSettings) -> StoredLog:
         """See `Store.update`. Waits for Kafka."""

@@ -220,9 +220,16 @@ class Server:
         for name, wanted in self.settings.logs.items():
             found = store.logs.get(name)
             if found is None:
-                self.service.node.create(name, wanted)
-                log.info("log_created", log=name, partitions=wanted.partitions)
-                continue
+                try:
+                    self.service.node.create(name, wanted)
+                except ValueError:
+                    # Other nodes may create it at the same time.
+                    found = store.logs.get(name)
+                    if found is None:
+                        raise
+                else:
+                    log.info("log_created", log=name, partitions=wanted.partitions)
+                    continue
             # Only settings that the configuration states: others may have been changed with `$management`.
             said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
             if said.get("partitions", found.settings.partitions) != found.settings.partitions:

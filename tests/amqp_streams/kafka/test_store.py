@@ -128,6 +128,18 @@ def test_what_another_node_does_is_seen(hand: Hand, kafka: Cluster, names: Topic
         other.store.close()
 
 
+def test_a_node_that_creates_a_log_after_another_knows_the_log(
+    hand: Hand, kafka: Cluster, names: TopicNames
+) -> None:
+    """Nodes that start at the same time create the same logs, before they have looked at Kafka again."""
+    other = opened(kafka, names)
+    made = hand.store.create("log", LogSettings(partitions=2), incarnation="")
+    with pytest.raises(ValueError, match="exists"):
+        other.store.create("log", LogSettings(partitions=2), incarnation="")
+    assert other.store.logs["log"].incarnation == made.incarnation
+    other.store.close()
+
+
 def test_a_reader_that_waits_gets_what_comes(hand: Hand, partition: Partition) -> None:
     hand.write(partition, b"old")
     partition.follow()

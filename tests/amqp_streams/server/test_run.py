@@ -12,6 +12,7 @@ from amqp_streams import client
 from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.run import Server, serve
+from amqp_streams.storage.ports import StoredLog
 from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.server.peers import closed_without_a_word
 
@@ -61,6 +62,20 @@ async def test_configured_logs_are_created_and_the_addresses_reported(tmp_path: 
     assert len(store.logs["temps"].partitions) == 3
     assert addresses["amqp"][0].startswith("127.0.0.1:")
     assert not addresses["amqp"][0].endswith(":0")
+
+
+class _Shared(MemoryStore):
+    """A store of several nodes: another one creates each log a moment earlier."""
+
+    def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
+        super().create(name, settings, incarnation=incarnation)
+        return super().create(name, settings, incarnation=incarnation)
+
+
+async def test_a_log_that_another_node_creates_meanwhile_is_used(tmp_path: Path) -> None:
+    store = _Shared()
+    await _run(_settings(tmp_path, temps=LogSettings(partitions=3)), store)
+    assert len(store.logs["temps"].partitions) == 3
 
 
 async def test_a_setting_that_the_configuration_does_not_name_stays_as_it_was_set(tmp_path: Path) -> None:
