@@ -243,7 +243,7 @@ class _Comparison:
     def compare(self, walk: Walk, extent: Extent, *, more: bool) -> None:
         """Compare the records up to the end of an extent with those of a walk.
 
-        `more`: records after the last of the walk are no error.
+        `more`: records after the last of the walk may follow.
 
         Raises:
             StorageError: a record is not that of the log.

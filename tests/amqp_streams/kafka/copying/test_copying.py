@@ -17,6 +17,7 @@ from amqp_streams.errors import CorruptionError, StorageError
 from amqp_streams.kafka.brokers.administration import Extent
 from amqp_streams.kafka.copying.copying import CopiedPartition, Copier
 from amqp_streams.kafka.copying.source import Source
+from amqp_streams.kafka.settings import while_copied
 from amqp_streams.kafka.store import KafkaOptions, KafkaStore
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.storage import inspect
@@ -189,7 +190,7 @@ def test_an_earlier_copy_that_still_runs_can_add_nothing(
     path = filled(tmp_path / "data", batches=1, size=10)
     first = copier(kafka, names, path)
     zombie, topic = first._producer(), names.of_log("temps")
-    first._administration.create(topic, 2, 3, {"message.timestamp.type": "CreateTime"})
+    first._administration.create(topic, 2, 3, while_copied(first._configuration()))
     zombie.begin_transaction()
     zombie.produce(topic, b"late", partition=0)
     zombie.flush(60)
