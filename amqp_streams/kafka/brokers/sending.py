@@ -26,9 +26,9 @@ SENDING: Final[Mapping[str, object]] = {
     "enable.idempotence": True,
     # Longer than Kafka needs to choose new leaders: about 12 s when a broker is killed.
     "message.timeout.ms": 60_000,
-    # Without it, librdkafka sends the first records of a batch before the rest is handed over: twice the
-    # requests, and half more CPU time of the brokers.
-    "linger.ms": 2,
+    # The default of Kafka's clients. Without it, librdkafka sends the first records of a batch before the
+    # rest is handed over: twice the requests, and half more CPU time of the brokers.
+    "linger.ms": 5,
     "log.connection.close": False,
 }
 """Settings of the producer. The caller adds servers and security, and may change them."""
