@@ -18,6 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from bench import load
 from bench.compare.figures import short
 from bench.kafka_store import cells
@@ -50,10 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="kafka-store-") as name:
         bench = Bench(plan, Path(name))
-        bench.with_kafka()
-        if plan.cells or plan.paced:
-            bench.with_directory()
-            bench.with_rabbit()
+        alone = [bench.with_directory, bench.with_rabbit] if plan.cells or plan.paced else []
+        for step in (bench.with_kafka, *alone):
+            try:
+                step()
+            # What was measured before is worth a table.
+            except (RuntimeError, OSError, KafkaException) as error:
+                bench.found.failures.append(f"{step.__name__}: {error}")
     print(table(bench.found, plan.cells))
     if options.json:
         options.json.write_text(json.dumps(_plain(bench.found), indent=1) + "\n")

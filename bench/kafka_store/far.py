@@ -10,7 +10,6 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,18 +51,14 @@ class Shares:
         )
 
 
-def measure(server: Server, log: str, *, counts: Sequence[int], events: int) -> list[Shares]:
-    """Fill the log, and measure with each number of readers.
+def measure(server: Server, log: str, readers: int, events: int) -> Shares:
+    """Fill a log with so many events, and measure with so many readers.
 
     Raises:
         RuntimeError: events of the tail were lost.
     """
     generated(amqp(Cell(IN_BATCHES, "in", SIZE), server.url, log, events))
     alone = _tail(server, log)
-    return [_beside(server, log, readers, events, alone) for readers in counts]
-
-
-def _beside(server: Server, log: str, readers: int, events: int, alone: dict[str, float]) -> Shares:
     before, began = server.usage().cpu_seconds, time.monotonic()
     processes = [
         subprocess.Popen(

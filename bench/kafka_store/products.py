@@ -100,14 +100,16 @@ class Bench:
         plan, found = self._plan, self.found
         with _cluster(self._folder / "brokers") as cluster:
             admin = AdminClient({"bootstrap.servers": cluster.servers, "log_level": 0})
-            names = [f"e{number}" for number in range(plan.rounds * len(plan.cells))]
-            logs = [f"{name}:1" for name in ("warm", "paced", "far", *names)]
+            pairs = len(plan.cells) // 2
+            names = [f"e{number}" for number in range(plan.rounds * pairs)]
+            far_logs = [f"far{readers}" for readers in plan.readers]
+            logs = [f"{name}:1" for name in ("warm", "paced", *far_logs, *names)]
             with running(self._folder / "kafka", logs=logs, kafka=cluster.servers) as server:
                 _warm_up(server, cluster, admin)
                 for number in range(plan.rounds):
                     for index, cell in enumerate(plan.cells):
                         # What is read is what was sent: cells come in pairs.
-                        name = names[number * len(plan.cells) + index // 2 * 2]
+                        name = names[number * pairs + index // 2]
                         if cell.way == "in":
                             _topic(admin, f"direct.{name}")
                         self._kafka_cell(cell, number, name, server, cluster)
@@ -115,8 +117,8 @@ class Bench:
                     self._paced(KAFKA, server.url, "paced")
                     _topic(admin, "direct.paced")
                     self._paced_directly(cluster)
-                if plan.readers:
-                    found.shares += far.measure(server, "far", counts=plan.readers, events=plan.backlog)
+                for readers in plan.readers:
+                    found.shares.append(far.measure(server, f"far{readers}", readers, plan.backlog))
 
     def with_directory(self) -> None:
         """Measure the node with a data directory, and that of another source tree."""
