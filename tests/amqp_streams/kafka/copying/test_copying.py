@@ -14,11 +14,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
+from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Extent
 from amqp_streams.kafka.copying.copying import CopiedPartition, Copier
 from amqp_streams.kafka.copying.source import Source
 from amqp_streams.kafka.settings import while_copied
-from amqp_streams.kafka.store import KafkaOptions, KafkaStore
+from amqp_streams.kafka.store import KafkaStore
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.storage import inspect
 from amqp_streams.storage.ports import Partition
@@ -267,7 +268,9 @@ def test_a_topic_with_other_records_is_refused_and_not_changed(
         copier(kafka, names, path).copy()
     assert [record[1] for _, record in in_kafka(log.partitions[0])] == [BODY % 7]
     made = copier(kafka, names, path)
-    made._administration.delete(topic)
+    found = made.look()
+    assert found is not None
+    made._administration.delete(found)
     made._administration.create(topic, 3, 3, {"message.timestamp.type": "CreateTime"})
     with pytest.raises(StorageError, match="exists with 3 partitions, but the log has 2"):
         made.copy()
