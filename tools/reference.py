@@ -13,6 +13,7 @@ from amqp_streams.cli.commands.serve import serve as node_serve
 from knative_gateway.cli import settings as gateway
 from knative_gateway.cli.commands.serve import serve as gateway_serve
 from service_parts.settings.reference import Contents, Kind, Section, Setting, Shape
+from service_parts.settings.showing import written
 from service_parts.settings.sources import Name, flag_of
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
@@ -36,8 +37,6 @@ _SHAPES: Final[Mapping[Shape, str]] = {
     Shape.NAMED: "table of: {}",
     Shape.NAMED_LISTS: "table of lists of: {}",
 }
-_SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-_DURATIONS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +189,15 @@ def value(setting: Setting) -> str:
 
 
 def shown(setting: Setting, found: object) -> str:
-    """A default or a bound as people write it; empty if there is none."""
+    """A default or a bound as people write it; empty if it is None."""
     if found is None:
         return ""
     if isinstance(found, list):
         return ", ".join(f"`{one}`" for one in found)
     if isinstance(found, bool):
         return f"`{str(found).lower()}`"
-    if isinstance(found, str):
-        return f"`{found}`"
-    assert isinstance(found, int | float)
-    units = {Kind.SIZE: _SIZES, Kind.DURATION: (*_DURATIONS, (1, "ms"))}.get(setting.kind, ())
-    for unit, letters in units:
-        if found >= unit and found % unit == 0:
-            return f"`{round(found / unit)}{letters}`"
-    return f"`{round(found)}`" if found == round(found) else f"`{found:g}`"
+    value = written(setting, found)
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
 def bounds(setting: Setting) -> str:

@@ -17,6 +17,10 @@ _NODE: Final = "node"
 
 _COMMANDS: Final = {
     "serve": Entry("amqp_streams.cli.commands.serve:serve", "Run an event log node.", _NODE),
+    "config": Entry("amqp_streams.cli.commands.config:config", "Show settings and their sources.", _NODE),
+    "status": Entry(
+        "amqp_streams.cli.commands.status:status", "Show whether a node is up and ready, its logs and disk."
+    ),
     "log": Entry(
         "amqp_streams.cli.commands.logs:log", "Create, list, describe, update and delete event logs."
     ),

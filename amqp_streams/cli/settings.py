@@ -155,6 +155,25 @@ def node_settings(
         ConfigError: one line for each setting that is not valid, with its name, its source and the valid
         values.
     """
+    return _validated(_given(flags, environment, file, file_source))
+
+
+def checked_settings(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None
+) -> dict[Name, Given]:
+    """Return the settings that flags, variables and the file give, with their sources.
+
+    Raises:
+        ConfigError: as `node_settings`.
+    """
+    given = _given(flags, environment, file, "--config")
+    _validated(given)
+    return given
+
+
+def _given(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None, file_source: str
+) -> dict[Name, Given]:
     known = {variable_of(name): name for name in settable()}
     try:
         # All sources are read before anything is validated, so that one run reports all errors.
@@ -183,6 +202,10 @@ def node_settings(
                 " can be"
             )
             raise ConfigError(message)
+    return given
+
+
+def _validated(given: Mapping[Name, Given]) -> NodeSettings:
     values = _listeners(given)
     try:
         return NodeSettings.model_validate(nested(values))

@@ -6,7 +6,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http.client import HTTPException
@@ -23,6 +23,7 @@ MANAGER: Final = "knative-gateway-cli"
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY: Final = "application/apply-patch+yaml"
+_TEXT_MAX: Final = 500
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -110,6 +111,19 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         with self._opened(method, path + asked, data, {"Accept": accept, "Content-Type": type_}) as answer:
             return answer.status, _document(answer.read())
+
+    def not_ready(self) -> str | None:
+        """Return why the gateway is not ready, or None if it is.
+
+        Raises:
+          GatewayError: the gateway does not answer.
+        """
+        try:
+            with self._opened("GET", "/readyz", None, {}) as answer:
+                answer.read()
+        except RefusedError as error:
+            return str(error).removeprefix("not ready: ")
+        return None
 
     def post_event(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send an event to the ingress.
@@ -266,11 +280,16 @@ def _document(raw: bytes) -> dict[str, Any]:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """Return the message of a Status, or the HTTP status if the answer is not a Status."""
-    try:
-        words = text(_document(error.read()), "message")
-    except (OSError, ValueError):
-        words = ""
+    """Return the message of a Status or the text of an answer, or the HTTP status if it has neither."""
+    words = ""
+    with suppress(OSError, ValueError, HTTPException):
+        raw = error.read()
+        # The ingress and the probes answer with a line of text, the API with a Status.
+        words = (
+            raw.decode("utf-8", "replace").strip()[:_TEXT_MAX]
+            if error.headers.get_content_type() == "text/plain"
+            else text(_document(raw), "message")
+        )
     if error.code == 401:
         return "the gateway needs a valid bearer token: set --token or KNATIVE_GATEWAY_TOKEN"
     return words or f"the gateway answers {error.code} {error.reason}"

@@ -18,6 +18,16 @@ _COMMANDS: Final = {
             "knative_gateway.cli.commands.serve:serve",
             "Run a gateway, and an event log node unless --amqp names one.",
         ),
+        (
+            "config",
+            "knative_gateway.cli.commands.config:config",
+            "Show settings and their sources.",
+        ),
+        (
+            "status",
+            "knative_gateway.cli.commands.status:status",
+            "Show whether a gateway is up and ready, and what it serves.",
+        ),
         ("apply", "knative_gateway.cli.commands.resources:apply", "Create or change resources from files."),
         ("get", "knative_gateway.cli.commands.resources:get", "Show resources."),
         (

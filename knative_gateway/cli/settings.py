@@ -84,13 +84,35 @@ def gateway_settings(
     Raises:
       ConfigError: one line for each wrong setting, with its name and where it was read.
     """
+    return _validated(_given(flags, environment, file))
+
+
+def checked_settings(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None
+) -> dict[Name, Given]:
+    """Return the settings that flags, variables and the file give, with their sources.
+
+    Raises:
+      ConfigError: as `gateway_settings`.
+    """
+    given = _given(flags, environment, file)
+    _validated(given)
+    return given
+
+
+def _given(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None
+) -> dict[Name, Given]:
     known = {variable_of(name): name for name in settable()}
     try:
         given = {} if file is None else _from_file(file)
         refuse_unknown(environment, known, (PREFIX,), _OTHERS)
     except SettingError as error:
         raise ConfigError(str(error)) from error
-    given |= from_environment(environment, known, _LISTS) | from_flags(flags)
+    return given | from_environment(environment, known, _LISTS) | from_flags(flags)
+
+
+def _validated(given: Mapping[Name, Given]) -> GatewaySettings:
     try:
         return GatewaySettings.model_validate(nested({name: one.value for name, one in given.items()}))
     except ValidationError as error:

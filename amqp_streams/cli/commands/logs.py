@@ -77,7 +77,7 @@ def list_(*, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams log list
       amqp-streams log list --json | jq -r '.logs[].name'
     """
-    logs, extents = run(_listed(endpoint))
+    logs, extents = run(listed(endpoint))
     if as_json:
         print_json({"logs": [_summary_json(one, extents.get(one.name)) for one in logs]})
     else:
@@ -85,7 +85,7 @@ def list_(*, as_json: bool, endpoint: Endpoint) -> None:
         print_table(("LOG", "PARTITIONS", "EVENTS", "BYTES", "KEPT"), rows)
 
 
-async def _listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogExtent]]:
+async def listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogExtent]]:
     """All logs, with start and end of their partitions; asks for a bounded number of partitions at a time."""
     async with opened(endpoint) as client:
         logs = await client.management.list_logs()

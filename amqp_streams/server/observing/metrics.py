@@ -25,6 +25,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from amqp_streams import __version__
 from amqp_streams.errors import LogDeletedError
 from amqp_streams.server.observing.status import (
     ConsumerStatus,
@@ -174,6 +175,9 @@ class Metrics:
 
 def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     """Return the node's figures as metric families."""
+    build = _family(GaugeMetricFamily, "build_info", "1; its label has the version.", "version")
+    build.add_metric([__version__], 1)
+    yield build
     yield _gauge("ready", "1 while the node serves clients.", float(status.ready))
     yield _gauge("connections", "Open AMQP connections.", status.connections)
     links = _family(GaugeMetricFamily, "links", "Attached links by the role of the client.", "role")

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from examples.gateway import GatewayProcess, program
 from examples.subscriber import SubscriberServer
+from knative_gateway import __version__
 from knative_gateway.cli import main
 from knative_gateway.resources.documents.manifests import read_yaml
 
@@ -178,3 +179,21 @@ def test_get_watch_shows_rows_of_a_table(gateway: GatewayProcess, run: Run) -> N
         while not (line := watching.stdout.readline()).endswith("(deleted)\n"):
             assert line.split()[0] == "rows"
         watching.terminate()
+
+
+def test_status_counts_what_is_not_ready_or_paused(run: Run) -> None:
+    run("create", "broker", "counted", "--wait")
+    run("create", "trigger", "counted", "--broker", "counted", "--subscriber", NOWHERE, "--wait")
+    run("pause", "trigger/counted")
+    found = json.loads(run("status", "--json").stdout)
+    assert (found["up"], found["ready"], found["version"]) == (True, True, __version__)
+    assert found["resources"]["triggers"]["paused"] == 1
+    assert found["resources"]["brokers"]["count"] >= 1
+    shown = run("status").stdout
+    assert "ready:         yes\n" in shown
+    assert "1 paused" in shown
+    down = run("status", "--server", "http://127.0.0.1:1", "--json", status=1).stdout
+    assert json.loads(down)["up"] is False
+    assert "up:            no: http://127.0.0.1:1 cannot be reached" in (
+        run("status", "--server", "http://127.0.0.1:1", status=1).stdout
+    )
