@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference man reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -104,8 +104,11 @@ vendored: setup  ## compare the scripts of other projects in the console with th
 docs: setup  ## build the documentation as a site with search in build/site; a broken link is an error
 	$(BIN)/python -m tools.site
 
-reference: setup  ## generate the pages of docs/reference/ that list the settings
+reference: setup  ## generate the pages of docs/reference/ that list settings and commands
 	$(BIN)/python -m tools.reference
+
+man: setup  ## write a man page for each command of both programs into build/man/man1
+	$(BIN)/python -m tools.commands
 
 installs: setup  ## install each extra into an environment of its own, try it, and print its number of packages and MB
 	$(BIN)/python -m pytest tests/test_installs.py -p no:xdist

@@ -19,7 +19,7 @@ from knative_gateway.cli import main as gateway_main
 from knative_gateway.cli.settings import gateway_settings
 from knative_gateway.errors import ConfigError as GatewayConfigError
 from service_parts.settings.reference import Form, Kind, Section, Setting, Shape
-from tools import reference
+from tools import commands, reference
 from tools.reference import COMMAND, FOLDER, PROGRAMS, Program, heading, page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -79,7 +79,8 @@ def test_the_command_writes_these_pages(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
     reference.main()
     assert {path.name for path in (tmp_path / "reference").iterdir()} == {
-        program.page for program in PROGRAMS
+        *(program.page for program in PROGRAMS),
+        *map(commands.page_of, commands.PROGRAMS),
     }
     assert COMMAND in (Path(__file__).parent.parent / "README.md").read_text()
 

@@ -15,6 +15,7 @@ from knative_gateway.cli.commands.serve import serve as gateway_serve
 from service_parts.settings.reference import Contents, Kind, Section, Setting, Shape
 from service_parts.settings.showing import written
 from service_parts.settings.sources import Name, flag_of
+from tools import commands
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 COMMAND: Final = "make reference"
@@ -85,6 +86,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for program in PROGRAMS:
         (FOLDER / program.page).write_text(page(program), encoding="utf-8")
+    for name in commands.PROGRAMS:
+        (FOLDER / commands.page_of(name)).write_text(commands.page(name), encoding="utf-8")
 
 
 def page(program: Program) -> str:

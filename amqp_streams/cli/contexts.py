@@ -23,5 +23,5 @@ CONTEXTS: Final = Kind(
     ),
 )
 context = context_commands(
-    CONTEXTS, "--url amqps://streams.example.org --user ann --password-command 'pass show streams'"
+    CONTEXTS, "--url amqps://streams.example.org --password-command 'pass show prod'", "amqp://127.0.0.1"
 )

@@ -16,4 +16,8 @@ CONTEXTS: Final = Kind(
         Setting("namespace", "NAME", "The namespace of objects without one."),
     ),
 )
-context = context_commands(CONTEXTS, "--server https://events.example.org --token-command 'pass show events'")
+context = context_commands(
+    CONTEXTS,
+    "--server https://events.example.org --token-command 'pass show events'",
+    "http://127.0.0.1:8080",
+)

@@ -34,7 +34,8 @@ def config_commands(
 
     @click.command("show", short_help="Show the settings in force, and where each comes from.", help=(
         f"Show the settings that '{program} serve' would have with the same flags, variables and file, and"
-        " where each comes from. Values that are not valid are reported. Nothing is started.\n\n\b\nExamples:\n"
+        " where each comes from. Values that are not valid are reported. Nothing is started."
+        "\n\n\b\nExamples:\n"
         f"  {program} config show --given\n"
         f"  {program} config show --config settings.toml --json | jq .settings"
     ))  # fmt: skip

@@ -11,7 +11,8 @@ from service_parts.settings.sources import Given, Name
 DEFAULT: Final = "default"
 _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _DURATIONS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
-_PASSWORD: Final = re.compile(r"(?<=://)([^/@\s:]*):([^@\s]*)(?=@)")
+_PASSWORD: Final = re.compile(r"((?:://|,)[^/@\s:,]*):[^@\s]*@")
+"""Rather too much than too little: everything up to the next `@`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _known(contents: Contents) -> Iterator[tuple[Name, Setting]]:
 
 def _hidden(value: object) -> object:
     if isinstance(value, str):
-        return _PASSWORD.sub(r"\1:***", value)
+        return _PASSWORD.sub(r"\1:***@", value)
     if isinstance(value, list | tuple):
         return [_hidden(one) for one in value]
     if isinstance(value, Mapping):

@@ -14,7 +14,8 @@ from amqp_streams.log_settings import LOG_SETTINGS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def info(address: str, *, as_json: bool, endpoint: Endpoint) -> None:
-    """Show the partitions of the log at ADDRESS: offsets, events, bytes, times.
+    """Show the partitions of the log at ADDRESS: offsets, events, bytes, times. 'log describe' shows its
+    settings and who reads it.
 
     \b
     Examples:

@@ -2,6 +2,8 @@
 works without a node.
 """
 
+import asyncio
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Final, cast
 import click
 
 from amqp_streams import names
-from amqp_streams.cli.commands.info import show
+from amqp_streams.cli.commands.info import described, show
+from amqp_streams.cli.commands.positions import cursor_json, group_json
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
 from amqp_streams.cli.terminal.console import (
     confirmed,
@@ -21,13 +24,25 @@ from amqp_streams.cli.terminal.console import (
     print_table,
     report,
 )
+from amqp_streams.cli.terminal.describing import described_lines
 from amqp_streams.cli.terminal.parameters import NAME, Bound
 from amqp_streams.cli.terminal.rendering import plain
 from amqp_streams.cli.terminal.setting_options import setting_options
-from amqp_streams.client import LogExtent, LogSummary
+from amqp_streams.client import (
+    Client,
+    CursorInfo,
+    GroupInfo,
+    LogExtent,
+    LogInfo,
+    LogSummary,
+    ManagementError,
+)
 from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
 from service_parts.extras import needs_extra
 
+_FORBIDDEN: Final = 403
+_LOOK_S: Final = 1.0
+"""The time between the two looks of `--rates`."""
 _ASKED_MAX: Final = 1024
 """The most partitions in one request for figures: the node answers a request in one loop iteration."""
 
@@ -67,33 +82,77 @@ def create(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
 
 
 @log.command("list")
+@click.option("--rates", is_flag=True, help="Look twice, a second apart, and show new events per second.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
-def list_(*, as_json: bool, endpoint: Endpoint) -> None:
+def list_(*, rates: bool, as_json: bool, endpoint: Endpoint) -> None:
     """List all logs: events, bytes, and how long events are kept.
 
     \b
     Examples:
       amqp-streams log list
+      amqp-streams log list --rates
       amqp-streams log list --json | jq -r '.logs[].name'
     """
-    logs, extents = run(listed(endpoint))
+    (logs, extents), per_second = run(_looked(endpoint, rates=rates))
     if as_json:
-        print_json({"logs": [_summary_json(one, extents.get(one.name)) for one in logs]})
-    else:
-        rows = [(one.name, one.partitions, *_figures(extents.get(one.name)), _kept(one)) for one in logs]
-        print_table(("LOG", "PARTITIONS", "EVENTS", "BYTES", "KEPT"), rows)
+        print_json(
+            {
+                "logs": [
+                    _summary_json(one, extents.get(one.name))
+                    | ({"events_per_second": per_second.get(one.name)} if rates else {})
+                    for one in logs
+                ]
+            }
+        )
+        return
+    rows = [
+        (
+            one.name,
+            one.partitions,
+            *_figures(extents.get(one.name)),
+            *((per_second.get(one.name),) if rates else ()),
+            _kept(one),
+        )
+        for one in logs
+    ]
+    columns = ("LOG", "PARTITIONS", "EVENTS", "BYTES", *(("EVENTS/S",) if rates else ()), "KEPT")
+    print_table(columns, rows)
 
 
-async def listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogExtent]]:
-    """All logs, with start and end of their partitions; asks for a bounded number of partitions at a time."""
+async def _looked(
+    endpoint: Endpoint, *, rates: bool
+) -> tuple[tuple[list[LogSummary], dict[str, LogExtent]], dict[str, float]]:
+    """All logs and, if asked for, the events that each gets per second."""
     async with opened(endpoint) as client:
-        logs = await client.management.list_logs()
-        extents: dict[str, LogExtent] = {}
-        for part in _parts(logs):
-            # A log may be deleted between the two requests.
-            extents |= await client.extents([one.name for one in part], missing_ok=True)
-        return logs, extents
+        if not rates:
+            return await listed(client), {}
+        started = time.monotonic()
+        _, before = await listed(client)
+        await asyncio.sleep(_LOOK_S)
+        elapsed = time.monotonic() - started
+        logs, after = await listed(client)
+    # Retention moves the first offset, never the next one.
+    return (logs, after), {
+        name: round((_next(extent) - _next(before[name])) / elapsed, 1)
+        for name, extent in after.items()
+        # A log that was deleted and created again begins at 0.
+        if name in before and _next(extent) >= _next(before[name])
+    }
+
+
+def _next(extent: LogExtent) -> int:
+    return sum(one.next for one in extent.partitions)
+
+
+async def listed(client: Client) -> tuple[list[LogSummary], dict[str, LogExtent]]:
+    """All logs, with start and end of their partitions; asks for a bounded number of partitions at a time."""
+    logs = await client.management.list_logs()
+    extents: dict[str, LogExtent] = {}
+    for part in _parts(logs):
+        # A log may be deleted between the two requests.
+        extents |= await client.extents([one.name for one in part], missing_ok=True)
+    return logs, extents
 
 
 def _parts(logs: Sequence[LogSummary]) -> list[list[LogSummary]]:
@@ -147,14 +206,40 @@ def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
-    """Show settings and figures of the log NAME.
+    """Show all settings of the log NAME, its size, and who reads it. 'info' shows its partitions.
 
     \b
     Examples:
       amqp-streams log describe temps
       amqp-streams log describe temps --json | jq .retention_ms
     """
-    show(managed(endpoint, lambda management: management.describe_log(name), log=name), as_json=as_json)
+    found, groups, cursors = run(_described(endpoint, name))
+    if not as_json:
+        click.echo("\n".join(described_lines(found, groups, cursors)))
+        return
+    readers = {
+        "groups": None if groups is None else [group_json(one) for one in groups],
+        "cursors": None if cursors is None else [cursor_json(one) for one in cursors],
+    }
+    print_json(described(found) | readers)
+
+
+async def _described(
+    endpoint: Endpoint, name: str
+) -> tuple[LogInfo, list[GroupInfo] | None, list[CursorInfo] | None]:
+    """A log, its groups and its cursors; None for what the user has no right to see."""
+    async with opened(endpoint, name) as client:
+        found = await client.management.describe_log(name)
+        try:
+            return (
+                found,
+                await client.management.list_groups(name),
+                await client.management.list_cursors(name),
+            )
+        except ManagementError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            return found, None, None
 
 
 @log.command()

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from amqp_streams.cli.commands.logs import listed
-from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, run
+from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, print_json
 from amqp_streams.cli.terminal.wording import sentence
 from amqp_streams.client import ConnectError
@@ -19,7 +19,9 @@ from service_parts.command_line.program import DONE, FAILED
 from service_parts.command_line.wording import plain_sentence
 
 TIMEOUT_S: Final = 10
-_METRIC: Final = re.compile(r"amqp_streams_(disk_free_bytes|disk_size_bytes|connections) ([0-9.e+]+)$", re.MULTILINE)
+_METRIC: Final = re.compile(
+    r"^amqp_streams_(disk_free_bytes|disk_size_bytes|connections) ([0-9.e+]+)$", re.MULTILINE
+)
 _VERSION: Final = re.compile(r'^amqp_streams_build_info\{version="([^"]*)"\}', re.MULTILINE)
 
 
@@ -34,8 +36,8 @@ _VERSION: Final = re.compile(r'^amqp_streams_build_info\{version="([^"]*)"\}', r
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def status(*, admin: str | None, as_json: bool, endpoint: Endpoint) -> int:
-    """Show whether a node accepts connections, and its logs; with --admin also whether it is ready, its version
-    and its disk. Exits with 1 if the node is down or not ready.
+    """Show whether a node accepts connections, and its logs; with --admin also whether it is ready, its
+    version and its disk. Exits with 1 if the node is down or not ready.
 
     \b
     Examples:
@@ -59,7 +61,8 @@ def _over_amqp(endpoint: Endpoint) -> dict[str, Any]:
     started = time.monotonic()
 
     async def asked() -> tuple[float, int, int, int, int]:
-        logs, extents = await listed(endpoint)
+        async with opened(endpoint) as client:
+            logs, extents = await listed(client)
         partitions = [one for extent in extents.values() for one in extent.partitions]
         events = sum(one.next - one.earliest for one in partitions)
         answered_ms = (time.monotonic() - started) * 1000
@@ -122,8 +125,10 @@ def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("up", f"yes, answered in {found['answered_ms']} ms"),
             (
                 "logs",
-                f"{found['logs']:,}, with {found['partitions']:,} partitions, {found['events']:,} events,"
-                f" {human_bytes(found['bytes'])}",
+                (
+                    f"{found['logs']:,}, with {found['partitions']:,} partitions, {found['events']:,} events,"
+                    f" {human_bytes(found['bytes'])}"
+                ),
             ),
         ]
     else:

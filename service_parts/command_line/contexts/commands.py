@@ -17,10 +17,10 @@ from service_parts.errors import SettingError
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def context_commands(kind: Kind, example: str) -> click.Group:
+def context_commands(kind: Kind, example: str, local: str) -> click.Group:
     """Return the commands `context …` of a program.
 
-    `example`: the options of an example of `context add`.
+    `example`: the options of an example of `context add`. `local`: the URL of another example.
     """
     program = kind.program
     group = click.Group(
@@ -34,16 +34,16 @@ def context_commands(kind: Kind, example: str) -> click.Group:
             f"  {program} context show"
         ),
     )
-    for command in (_add(kind, example), _use(kind), _list(kind), _show(kind), _remove(kind)):
+    for command in (_add(kind, example, local), _use(kind), _list(kind), _show(kind), _remove(kind)):
         group.add_command(command)
     return group
 
 
-def _add(kind: Kind, example: str) -> click.Command:
+def _add(kind: Kind, example: str, local: str) -> click.Command:
     @click.command("add", short_help="Store a connection under a name.", help=_help(
         "Store a connection under the name NAME.",
         f"{kind.program} context add prod {example}",
-        f"{kind.program} context add prod {example} --use --replace",
+        f"{kind.program} context add dev --{kind.address} {local} --use --replace",
     ))  # fmt: skip
     @click.argument("name")
     @click.option("--use", is_flag=True, help="Use it from now on, as 'context use' does.")

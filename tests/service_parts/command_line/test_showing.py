@@ -31,7 +31,7 @@ def test_each_source_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("main", "words", "sentence"),
     [
-        (node_main, ["--data-dir", "d", "--listen", "nowhere"], "'nowhere' is not HOST:PORT"),
+        (node_main, ["--data-dir", "d", "--listen", "nowhere"], "'nowhere' is not a valid address"),
         (gateway_main, ["--listen", "nowhere"], "'nowhere' is not HOST:PORT"),
     ],
 )

@@ -21,7 +21,7 @@ def test_defaults_come_first_and_tables_with_names_last() -> None:
         ("url",): Given("amqp://ann:pw@h,bob:pw@i", "--url"),
     }
     assert in_force(CONTENTS, given) == [
-        InForce("url", "amqp://ann:***@h,bob:pw@i", "--url"),
+        InForce("url", "amqp://ann:***@h,bob:***@i", "--url"),
         InForce("wait", "90s", "default"),
         InForce("limits.size", "1MiB", "default"),
         InForce("logs.temps.partitions", 4, "node.toml"),
@@ -34,7 +34,8 @@ def test_defaults_come_first_and_tables_with_names_last() -> None:
         ("postgresql://ann:s3cret@h/db", "postgresql://ann:***@h/db"),
         (("amqp://a:b@h", "x"), ["amqp://a:***@h", "x"]),
         ({"name": "http://a:b@h"}, {"name": "http://a:***@h"}),
-        ("http://h:80/a@b:c", "http://h:80/a@b:c"),
+        ("http://h:80/a", "http://h:80/a"),
+        ("amqp://ann:a/b,c@h", "amqp://ann:***@h"),
         (5, 5),
     ],
 )

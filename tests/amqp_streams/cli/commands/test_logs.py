@@ -1,6 +1,7 @@
 """Logs are created, listed, described, changed and deleted. Nothing is deleted without a confirmation."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +61,25 @@ def test_a_value_that_is_not_valid_is_a_usage_error_before_a_server_is_asked(
     assert not node.endpoints
 
 
+def test_rates_are_of_two_looks(node: FakeNode, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(seconds: float) -> None:
+        assert seconds == 1.0
+        node.logs["temps"][0] += [Event(b"x")] * 30
+        node.logs["young"] = [[Event(b"x")]]
+
+    monkeypatch.setattr("amqp_streams.cli.commands.logs.asyncio", SimpleNamespace(sleep=sleep))
+    ticks = iter([10.0, 12.0])
+    monkeypatch.setattr("amqp_streams.cli.commands.logs.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    found = json.loads(run("log", "list", "--rates", "--json").stdout)["logs"]
+    assert {one["name"]: one["events_per_second"] for one in found} == {"temps": 15.0, "young": None}
+
+
+def test_the_rates_are_a_column(node: FakeNode, run: Run) -> None:
+    lines = [line.split() for line in run("log", "list", "--rates").stdout.splitlines()]
+    assert lines[0] == ["LOG", "PARTITIONS", "EVENTS", "BYTES", "EVENTS/S", "KEPT"]
+    assert lines[1][-2:] == ["0.00", "forever"]
+
+
 def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
     node.logs["a"] = [[Event(b"x")] * 3]
     node.settings["a"] = {"retention-ms": 604_800_000, "retention-bytes": 1 << 20}
@@ -82,8 +102,11 @@ def test_the_figures_of_many_logs_are_asked_for_in_parts(node: FakeNode, run: Ru
 
 
 def test_a_log_is_described(node: FakeNode, run: Run) -> None:
-    assert run("log", "describe", "temps").stdout.startswith("temps: 2 partitions")
-    assert json.loads(run("log", "describe", "temps", "--json").stdout)["log"] == "temps"
+    shown = run("log", "describe", "temps").stdout.splitlines()
+    assert shown[0] == "temps"
+    assert {"  partitions:       2", "  retention:        no limit", "  consumer groups:  none"} <= set(shown)
+    found = json.loads(run("log", "describe", "temps", "--json").stdout)
+    assert (found["log"], len(found["partitions"]), found["groups"], found["cursors"]) == ("temps", 2, [], [])
     assert run("log", "describe", "nope").exit_code == 1
 
 

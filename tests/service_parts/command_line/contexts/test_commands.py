@@ -33,7 +33,7 @@ class Runner:
         self.runner = CliRunner(env=environment)
 
     def __call__(self, *words: str) -> Result:
-        return self.runner.invoke(context_commands(KIND, "--url amqp://h"), words)
+        return self.runner.invoke(context_commands(KIND, "--url amqp://h", "amqp://l"), words)
 
 
 @pytest.fixture
