@@ -34,7 +34,7 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.connection.address import Address
 from amqp_streams.errors import AmqpStreamsError, ConfigError
-from service_parts.command_line.contexts.choosing import Choice, chosen, given, merged
+from service_parts.command_line.contexts.choosing import Choice, chosen, completed, given, merged
 from service_parts.command_line.contexts.secrets import secret
 
 URL_DEFAULT: Final = "amqp://127.0.0.1:5672"
@@ -193,6 +193,7 @@ _OPTIONS: Final = (
     _option(
         "--context",
         metavar="NAME",
+        shell_complete=completed(CONTEXTS),
         help="The stored connection NAME ('amqp-streams context').  [env var: AMQP_STREAMS_CONTEXT]",
     ),
     _option(
@@ -255,22 +256,12 @@ def client_options(command: Command) -> Command:
 
     @wraps(command)
     def with_endpoint(*args: Any, url: str, context: str | None, password_stdin: bool, **more: Any) -> Any:
-        here = click.get_current_context()
-        # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the
-        # variable.
-        if here.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
-            url = here.find_root().params.get("url") or url
-        choice = chosen(
-            CONTEXTS,
-            os.environ,
-            named=context or here.find_root().params.get("context"),
-            address_given=given(here, "url"),
-        )
         own = {name: more.pop(name) for name in _DEFAULTS if name != "url"}
-        read = password_from_stdin() if password_stdin else None
-        endpoint = _endpoint(here, choice, {"url": url, **own}, read)
-        if choice is not None:
-            endpoint = replace(endpoint, elsewhere=_endpoint(here, None, {"url": url, **own}, read))
+        endpoint = endpoint_of(
+            click.get_current_context(),
+            {"url": url, "context": context, **own},
+            password=password_from_stdin() if password_stdin else None,
+        )
         return command(*args, endpoint=endpoint, **more)
 
     # The last decorator is the first option of the help.
@@ -318,6 +309,31 @@ def _endpoint(
 
 def _path(text: str | Path | None) -> Path | None:
     return None if text is None else Path(text)
+
+
+def endpoint_of(here: click.Context, params: Mapping[str, Any], *, password: str | None = None) -> Endpoint:
+    """The node that the options of a command, a context or variables name. `password`: from stdin.
+
+    Raises:
+        click.UsageError: the command line has --url and --context.
+        SettingError: the context cannot be used.
+    """
+    url = params.get("url") or URL_DEFAULT
+    root = here.find_root().params
+    # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the variable.
+    if here.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
+        url = root.get("url") or url
+    values = {name: params.get(name, default) for name, default in _DEFAULTS.items()} | {"url": url}
+    choice = chosen(
+        CONTEXTS,
+        os.environ,
+        named=params.get("context") or root.get("context"),
+        address_given=given(here, "url"),
+    )
+    endpoint = _endpoint(here, choice, values, password)
+    if choice is None:
+        return endpoint
+    return replace(endpoint, elsewhere=_endpoint(here, None, values, password))
 
 
 def managed(

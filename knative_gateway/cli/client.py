@@ -64,14 +64,21 @@ class Resource:
 class Client:
     """A client for one gateway."""
 
-    def __init__(self, server: str, token: str | None, ca: Path | None) -> None:
-        """Create a client. Raises ConfigError if the URL is not valid or the certificates cannot be read."""
+    def __init__(
+        self, server: str, token: str | None, ca: Path | None, *, timeout_s: int = TIMEOUT_S
+    ) -> None:
+        """Create a client. `timeout_s`: the longest wait for the server to continue.
+
+        Raises:
+          ConfigError: the URL is not valid or the certificates cannot be read.
+        """
         parts = urlsplit(server)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             message = f"--server: {server!r} is not an http:// or https:// URL"
             raise ConfigError(message)
         self.server: Final = server.rstrip("/")
         self._token: Final = token
+        self._timeout_s: Final = timeout_s
         try:
             context = (
                 ssl.create_default_context(cafile=str(ca) if ca else None)
@@ -164,7 +171,7 @@ class Client:
         path: str,
         data: bytes | None,
         headers: Mapping[str, str],
-        timeout_s: int = TIMEOUT_S,
+        timeout_s: int | None = None,
     ) -> Iterator[Any]:
         """Send a request, and translate the errors of reading its answer."""
         more = {"User-Agent": f"{MANAGER}/{__version__}", **headers}
@@ -173,7 +180,7 @@ class Client:
         # the constructor checks the scheme
         request = urllib.request.Request(f"{self.server}{path}", data, more, method=method)  # noqa: S310
         try:
-            with self._opener.open(request, timeout=timeout_s) as answer:
+            with self._opener.open(request, timeout=timeout_s or self._timeout_s) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             raise RefusedError(_reason(error), error.code) from None

@@ -1,7 +1,7 @@
 """The common flags of commands: the gateway and the namespace."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -10,7 +10,7 @@ import click
 
 from knative_gateway.cli.client import Client
 from knative_gateway.cli.contexts import CONTEXTS
-from service_parts.command_line.contexts.choosing import chosen, given, merged
+from service_parts.command_line.contexts.choosing import chosen, completed, given, merged
 from service_parts.command_line.contexts.secrets import secret
 
 SERVER: Final = "http://127.0.0.1:8080"
@@ -33,14 +33,8 @@ def server_options(command: _Command) -> _Command:
 
     @wraps(command)
     def with_context(*, context: str | None, **others: Any) -> Any:
-        here = click.get_current_context()
-        choice = chosen(CONTEXTS, os.environ, named=context, address_given=given(here, "server"))
         known = {name: others.pop(name) for name in _DEFAULTS if name in others}
-        values = merged(here, choice, known, _DEFAULTS)
-        if choice is not None and not given(here, "token"):
-            values["token"] = secret(choice.settings, "token")
-        values["ca"] = None if values["ca"] is None else Path(values["ca"])
-        return command(**values, **others)
+        return command(**connection_of(click.get_current_context(), known, context), **others)
 
     wrapped: Any = with_context
     for option in (
@@ -59,6 +53,7 @@ def server_options(command: _Command) -> _Command:
         click.option(
             "--context",
             metavar="NAME",
+            shell_complete=completed(CONTEXTS),
             help="The stored connection NAME ('knative-gateway context').  [KNATIVE_GATEWAY_CONTEXT]",
         ),
         click.option(
@@ -71,6 +66,21 @@ def server_options(command: _Command) -> _Command:
     ):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[no-any-return]  # click's decorators keep the callable
+
+
+def connection_of(here: click.Context, params: Mapping[str, Any], context: str | None) -> dict[str, Any]:
+    """Return server, token, authorities and namespace, from the options of a command or a context.
+
+    Raises:
+      click.UsageError: the command line has --server and --context.
+      SettingError: the context cannot be used.
+    """
+    choice = chosen(CONTEXTS, os.environ, named=context, address_given=given(here, "server"))
+    values = merged(here, choice, params, _DEFAULTS)
+    if choice is not None and not given(here, "token"):
+        values["token"] = secret(choice.settings, "token")
+    values["ca"] = None if values["ca"] is None else Path(values["ca"])
+    return values
 
 
 def namespace_option(command: _Command) -> _Command:

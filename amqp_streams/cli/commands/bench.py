@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
+from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, client_options, run
 from amqp_streams.cli.measuring import Load, measure_consuming, measure_latency, measure_producing
 from amqp_streams.cli.statistics import PERCENTILES, Result
@@ -68,7 +69,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @_EVENTS
 @_SIZE
 @click.option(
@@ -112,7 +113,7 @@ def produce(
 
 
 @bench.command()
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @click.option(
     "--events", type=click.IntRange(1), help="Number of measured events.  [default: all in the log]"
 )
@@ -153,7 +154,7 @@ def consume(
 
 
 @bench.command()
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @_EVENTS
 @_SIZE
 @click.option(

@@ -16,6 +16,7 @@ from amqp_streams.cli.commands.positions import (
     print_positions,
     target,
 )
+from amqp_streams.cli.completion import cursor_names, log_names
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
 from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
 from amqp_streams.cli.terminal.rendering import iso_time
@@ -40,7 +41,7 @@ def cursor() -> None:
 
 
 @cursor.command("list")
-@click.argument("address", required=False)
+@click.argument("address", required=False, shell_complete=log_names)
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
@@ -75,8 +76,8 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 
 
 @cursor.command()
-@click.argument("address")
-@click.argument("cursor")
+@click.argument("address", shell_complete=log_names)
+@click.argument("cursor", shell_complete=cursor_names)
 @TO
 @PARTITION
 @YES
@@ -113,8 +114,8 @@ def reset(
 
 
 @cursor.command()
-@click.argument("address")
-@click.argument("cursor")
+@click.argument("address", shell_complete=log_names)
+@click.argument("cursor", shell_complete=cursor_names)
 @YES
 @AS_JSON
 @client_options

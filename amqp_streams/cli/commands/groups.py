@@ -14,6 +14,7 @@ from amqp_streams.cli.commands.positions import (
     print_positions,
     target,
 )
+from amqp_streams.cli.completion import group_names, log_names
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
 from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
 from amqp_streams.cli.terminal.rendering import iso_time
@@ -35,7 +36,7 @@ def group() -> None:
 
 
 @group.command("list")
-@click.argument("address", required=False)
+@click.argument("address", required=False, shell_complete=log_names)
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
@@ -60,8 +61,8 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 
 
 @group.command()
-@click.argument("address")
-@click.argument("group")
+@click.argument("address", shell_complete=log_names)
+@click.argument("group", shell_complete=group_names)
 @AS_JSON
 @client_options
 def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> None:
@@ -80,8 +81,8 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
 
 
 @group.command()
-@click.argument("address")
-@click.argument("group")
+@click.argument("address", shell_complete=log_names)
+@click.argument("group", shell_complete=group_names)
 @TO
 @PARTITION
 @YES
@@ -117,8 +118,8 @@ def reset(
 
 
 @group.command()
-@click.argument("address")
-@click.argument("group")
+@click.argument("address", shell_complete=log_names)
+@click.argument("group", shell_complete=group_names)
 @YES
 @AS_JSON
 @client_options

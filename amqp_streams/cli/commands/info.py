@@ -2,6 +2,7 @@
 
 import click
 
+from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, human_duration, print_json, print_table
 from amqp_streams.cli.terminal.rendering import iso_time
@@ -10,7 +11,7 @@ from amqp_streams.log_settings import LOG_SETTINGS
 
 
 @click.command(cls=NodeCommand, short_help="Show the partitions of a log.")
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def info(address: str, *, as_json: bool, endpoint: Endpoint) -> None:

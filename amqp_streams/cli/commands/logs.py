@@ -14,6 +14,7 @@ import click
 from amqp_streams import names
 from amqp_streams.cli.commands.info import described, show
 from amqp_streams.cli.commands.positions import cursor_json, group_json
+from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
 from amqp_streams.cli.terminal.console import (
     confirmed,
@@ -202,7 +203,7 @@ def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object
 
 
 @log.command()
-@click.argument("name", type=NAME)
+@click.argument("name", type=NAME, shell_complete=log_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
@@ -243,7 +244,7 @@ async def _described(
 
 
 @log.command()
-@click.argument("name", type=NAME)
+@click.argument("name", type=NAME, shell_complete=log_names)
 @setting_options(create=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
@@ -266,7 +267,7 @@ def update(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
 
 
 @log.command()
-@click.argument("name", type=NAME)
+@click.argument("name", type=NAME, shell_complete=log_names)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options

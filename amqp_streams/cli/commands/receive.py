@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from amqp_streams import names
+from amqp_streams.cli.completion import group_names, log_names
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.copying import Copied, Ending, copy
 from amqp_streams.cli.membership import Member
@@ -55,7 +56,7 @@ class Request:
 
 
 @click.command(cls=NodeCommand, short_help="Read events from an offset or a time on.")
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @click.option("--partition", help="Only this partition.  [default: all, each in its order]")
 @click.option(
     "--from",
@@ -88,6 +89,7 @@ class Request:
 @click.option(
     "--group",
     metavar="NAME",
+    shell_complete=group_names,
     help="Join this consumer group: each partition has one member, and the node keeps a cursor.",
 )
 @click.option(

@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import Advance, human_bytes, print_json, progress, say
 from amqp_streams.cli.terminal.drafts import Common, CsvDrafter, Draft, Drafter, JsonDrafter, LineDrafter
@@ -83,7 +84,7 @@ def _installed(_context: click.Context, _parameter: click.Parameter, compression
 
 
 @click.command(cls=NodeCommand, short_help="Send events from stdin or files.")
-@click.argument("address")
+@click.argument("address", shell_complete=log_names)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--lines", "mode", flag_value=_LINES, default=_LINES, help="Each line is an event (the default)."

@@ -8,6 +8,7 @@ import click
 
 from knative_gateway.cli.client import Client
 from knative_gateway.cli.commands.waiting import wait_for
+from knative_gateway.cli.completion import brokers
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON
 from knative_gateway.resources.documents.manifests import written_yaml
@@ -82,6 +83,7 @@ def broker(
     default="default",
     show_default=True,
     metavar="NAME",
+    shell_complete=brokers,
     help="The Broker whose events the Trigger selects.",
 )
 @click.option(

@@ -9,6 +9,7 @@ import click
 from knative_gateway.cli.client import Client, RefusedError, Resource
 from knative_gateway.cli.commands.subscribers import KINDS, failure_lines
 from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.completion import kinds, names_of_kind
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON
 from knative_gateway.resources.documents.manifests import written_yaml
@@ -22,8 +23,8 @@ _FAILURES_MAX: Final = 5
 
 
 @click.command(short_help="Show all about resources: settings, conditions, Events, failures.")
-@click.argument("kind", metavar="KIND[/NAME]")
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("kind", metavar="KIND[/NAME]", shell_complete=kinds)
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=names_of_kind)
 @namespace_option
 @AS_JSON
 @asks_gateway

@@ -8,6 +8,8 @@ import click
 
 from knative_gateway.cli.client import APPLY, JSON, MANAGER, TABLE, Client, RefusedError, Resource
 from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.completion import kinds as kinds_of
+from knative_gateway.cli.completion import names_of_kind
 from knative_gateway.cli.files import read_files
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, complain, report
@@ -86,8 +88,8 @@ def apply(
 
 
 @click.command(short_help="Show resources.")
-@click.argument("kinds", metavar="KIND[,KIND…]")
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("kinds", metavar="KIND[,KIND…]", shell_complete=kinds_of)
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=names_of_kind)
 @namespace_option
 @click.option("-A", "--all-namespaces", is_flag=True, help="Show the resources of all namespaces.")
 @click.option(
@@ -151,8 +153,8 @@ def get(
 
 
 @click.command(short_help="Delete resources.")
-@click.argument("kind", required=False, metavar="[KIND")
-@click.argument("names", nargs=-1, metavar="NAME…]")
+@click.argument("kind", required=False, metavar="[KIND", shell_complete=kinds_of)
+@click.argument("names", nargs=-1, metavar="NAME…]", shell_complete=names_of_kind)
 @_files
 @namespace_option
 @click.option("--ignore-not-found", is_flag=True, help="A resource that does not exist is not an error.")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import click
 
 from knative_gateway.cli.client import Client
+from knative_gateway.cli.completion import targets
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.errors import ConfigError
@@ -23,7 +24,7 @@ _OWN: Final = frozenset({"specversion", "id", "type", "source", "subject", "time
 
 
 @click.command(short_help="Send an event to a Broker or Channel.")
-@click.argument("target", metavar="broker/NAME|channel/NAME")
+@click.argument("target", metavar="broker/NAME|channel/NAME", shell_complete=targets)
 @click.option("--type", "type_", required=True, metavar="TYPE", help="The type of the event.")
 @click.option("--source", default=SOURCE, show_default=True, metavar="URI", help="Its source.")
 @click.option("--id", "id_", metavar="ID", help="Its id.  [default: a random UUID]")

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from knative_gateway.cli.client import Client, Resource
+from knative_gateway.cli.completion import subscribers
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.starts import FORMS, written_start
@@ -20,7 +21,9 @@ KINDS: Final = frozenset({"Trigger", "Subscription"})
 
 def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
     """Add the arguments and flags that all these commands have."""
-    return click.argument("subscriber", metavar="[KIND/]NAME")(namespace_option(asks_gateway(command)))
+    return click.argument("subscriber", metavar="[KIND/]NAME", shell_complete=subscribers)(
+        namespace_option(asks_gateway(command))
+    )
 
 
 def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:

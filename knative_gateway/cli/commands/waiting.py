@@ -7,6 +7,7 @@ import click
 
 from knative_gateway.cli.client import Client, RefusedError, Resource
 from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.completion import kinds, names_of_kind
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.watches import changes
@@ -19,8 +20,8 @@ _CONDITION: Final = "condition="
 
 
 @click.command(short_help="Wait until resources have a condition, or are deleted.")
-@click.argument("kind", metavar="KIND[/NAME]")
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("kind", metavar="KIND[/NAME]", shell_complete=kinds)
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=names_of_kind)
 @click.option(
     "--for",
     "wanted",

@@ -7,15 +7,18 @@ The first of these decides: `--context`; the option with the URL: no context; th
 variable `…_URL`: no context; `context use`; no context.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from service_parts.command_line.contexts.settings import Kind, Settings
 from service_parts.command_line.contexts.stored import load, path_of
+from service_parts.errors import SettingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,24 @@ def chosen(
     if not name:
         name, source = contexts.current, "'context use'"
     return None if not name else Choice(name, contexts.get(name), source)
+
+
+def completed(kind: Kind) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return the function that completes the name of a context in a shell."""
+
+    def names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            named = load(kind, path_of(os.environ)).named
+        # The shell shows whatever is printed, so that an error would look like a name.
+        except SettingError:
+            return []
+        return [
+            CompletionItem(name, help=str(settings.get(kind.address, "")))
+            for name, settings in named.items()
+            if name.startswith(incomplete)
+        ]
+
+    return names
 
 
 def given(context: click.Context, name: str) -> bool:

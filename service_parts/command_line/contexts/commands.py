@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from service_parts.command_line.contexts.choosing import chosen
+from service_parts.command_line.contexts.choosing import chosen, completed
 from service_parts.command_line.contexts.settings import Form, Kind, Setting, Settings, without_password
 from service_parts.command_line.contexts.stored import Contexts, load, path_of, save
 from service_parts.command_line.wording import table_lines
@@ -77,7 +77,7 @@ def _use(kind: Kind) -> click.Command:
         "Use the context NAME in later commands that name neither a context nor a URL.",
         f"{kind.program} context use prod", f"{kind.program} context use --none",
     ))  # fmt: skip
-    @click.argument("name", required=False)
+    @click.argument("name", required=False, shell_complete=completed(kind))
     @click.option("--none", is_flag=True, help="Use no context.")
     @_AS_JSON
     def use(name: str | None, *, none: bool, as_json: bool) -> None:
@@ -119,7 +119,7 @@ def _show(kind: Kind) -> click.Command:
         " Secrets are not shown.",
         f"{kind.program} context show", f"{kind.program} context show prod --json",
     ))  # fmt: skip
-    @click.argument("name", required=False)
+    @click.argument("name", required=False, shell_complete=completed(kind))
     @_AS_JSON
     def show(name: str | None, *, as_json: bool) -> None:
         choice = chosen(kind, os.environ, named=name, address_given=False)
@@ -142,7 +142,7 @@ def _remove(kind: Kind) -> click.Command:
     @click.command("remove", short_help="Remove a context.", help=_help(
         "Remove the context NAME. Files that it names stay.", f"{kind.program} context remove prod",
     ))  # fmt: skip
-    @click.argument("name")
+    @click.argument("name", shell_complete=completed(kind))
     @_AS_JSON
     def remove(name: str, *, as_json: bool) -> None:
         contexts = _loaded(kind)
