@@ -70,7 +70,13 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
     show_default=True,
     help="Seconds until a login ends.",
 )
-@click.option("--log-format", type=click.Choice([one.value for one in LogFormat]), default="text")
+@click.option(
+    "--log-format",
+    type=click.Choice([one.value for one in LogFormat]),
+    default="text",
+    show_default=True,
+    help="The format of log lines.",
+)
 @click.option(
     "--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the address here, as JSON."
 )

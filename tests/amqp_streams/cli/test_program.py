@@ -35,7 +35,7 @@ COMMANDS = dict(commands(main))
 def test_all_commands_are_there() -> None:
     assert {words[0] for words in COMMANDS} == {
         "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "repair", "user",
-        "bench", "context", "config", "status", "version",
+        "bench", "console", "context", "config", "status", "version",
     }  # fmt: skip
     assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {
         "create",
@@ -87,14 +87,14 @@ def test_an_unknown_flag_is_a_usage_error(words: tuple[str, ...]) -> None:
 
 
 def test_every_command_prints_json() -> None:
-    """Except commands of other commands, and `serve`, which prints nothing."""
+    """Except commands of other commands, and services, which print nothing."""
     without = {
         words
         for words, command in COMMANDS.items()
         if not isinstance(command, click.Group)
         and not any("--json" in parameter.opts for parameter in command.params)
     }
-    assert without == {("serve",)}
+    assert without == {("serve",), ("console",)}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
