@@ -76,6 +76,8 @@ EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 
 # Property of this node's open: how many deliveries a link may leave unsettled before it gets no more.
 UNSETTLED_MAX: Final = "amqp-streams:unsettled-max"
+# Property of this node's open: the identity of its store. Nodes with the same logs have the same one.
+STORE: Final = "amqp-streams:store"
 
 # -- Batched deliveries, an extension of this engine (docs/batched-deliveries.md): capability of a source,
 # link properties, annotations

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
+from amqp_streams.client.endpoints.address import parse_all
 from knative_gateway.security.access import Verb
 from service_parts.settings.choices import LogFormat, LogLevel
 from service_parts.settings.fields import Settings
@@ -19,7 +20,7 @@ from service_parts.tokens.algorithms import PublicKeyAlgorithm
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
-_AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
+_AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S.*")
 
 RETENTION_MIN_S: Final = 1.0
 """The smallest retention that the node accepts."""
@@ -284,8 +285,8 @@ class GatewaySettings(Settings):
         default=None,
         description=(
             "The event log node to use: `amqp://USER:PASSWORD@HOST:PORT`, `amqps://`, `ws://` or "
-            "`wss://`. Not set: the gateway "
-            "starts a node."
+            "`wss://`. Several nodes of a cluster are separated by commas: `amqp://a:5672,b:5672`. Not set: "
+            "the gateway starts a node."
         ),
     )
     amqp_listen: Listener = Field(
@@ -367,9 +368,8 @@ class GatewaySettings(Settings):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        if self.amqp is not None and not _AMQP_URL.fullmatch(self.amqp):
-            message = f"amqp: {self.amqp!r} is not an amqp://, amqps://, ws:// or wss:// URL"
-            raise ValueError(message)
+        if self.amqp is not None:
+            _require_endpoints(self.amqp)
         if self.amqp is not None and "amqp_listen" in self.model_fields_set:
             message = (
                 "amqp and amqp_listen exclude each other: amqp names a running node, amqp_listen is for a"
@@ -387,3 +387,17 @@ class GatewaySettings(Settings):
             message = "rules need tokens or jwt: without them the gateway cannot distinguish users"
             raise ValueError(message)
         return self
+
+
+def _require_endpoints(amqp: str) -> None:
+    # The message has no part of the value: it may contain a password.
+    if not _AMQP_URL.fullmatch(amqp):
+        message = (
+            "amqp must be an amqp://, amqps://, ws:// or wss:// URL, or several with commas between them"
+        )
+        raise ValueError(message)
+    try:
+        parse_all(amqp)
+    except ValueError as error:
+        message = f"amqp: {error}"
+        raise ValueError(message) from None

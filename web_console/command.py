@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from amqp_streams.client.connection.address import Address
+from amqp_streams.client.endpoints.address import parse_all
 from amqp_streams.errors import ConfigError
 from service_parts import logging_setup
 from service_parts.command_line.readiness import announcer
@@ -106,11 +106,11 @@ def console(
     # The flag of the program counts if the command has none, as with every command.
     url = url or click.get_current_context().find_root().params.get("url") or _URL
     try:
-        address = Address.parse(url)
+        addresses = parse_all(url)
     except ValueError as error:
         message = f"--url: {error}"
         raise ConfigError(message) from error
-    if address.user is not None:
+    if any(address.user is not None for address in addresses):
         # Everyone who opens the console would be this user.
         message = "--url: give the address of the node without a user: people log in with their own"
         raise ConfigError(message)

@@ -32,7 +32,7 @@ from amqp_streams.client import (
     TlsOptions,
     connect,
 )
-from amqp_streams.client.connection.address import Address
+from amqp_streams.client.endpoints.address import parse_all
 from amqp_streams.errors import AmqpStreamsError, ConfigError
 from service_parts.command_line.contexts.choosing import Choice, chosen, completed, given, merged
 from service_parts.command_line.contexts.secrets import secret
@@ -58,7 +58,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A node and how to connect to it."""
+    """The nodes of `url`, separated by commas, and how to connect to one of them."""
 
     url: str = URL_DEFAULT
     user: str | None = None
@@ -85,7 +85,8 @@ class Endpoint:
             )
         except ValueError as error:
             message = (
-                f"--url (AMQP_STREAMS_URL): {error}; a valid URL is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
+                f"--url (AMQP_STREAMS_URL): {error}; a valid URL is"
+                " amqp://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]"
             )
             raise ConfigError(message) from error
 
@@ -125,7 +126,7 @@ async def opened(
             # Only this wait: an operation that takes too long is another error.
             client = await stack.enter_async_context(node.client(container_id=container_id))
         except TimedOutError as error:
-            message = f"{Address.parse(node.url)}: no answer: {error}"
+            message = f"{', '.join(map(str, parse_all(node.url)))}: no answer: {error}"
             raise ConnectError(message) from error
         try:
             yield client
@@ -186,7 +187,8 @@ _OPTIONS: Final = (
         show_default=True,
         show_envvar=True,
         help=(
-            "The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
+            "The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]; several nodes of a cluster"
+            " with commas: amqp://a,b,c:5673. "
             "Other users can see arguments: put a URL with a password into the variable."
         ),
     ),

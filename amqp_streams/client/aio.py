@@ -6,6 +6,7 @@ Every method that waits takes `timeout` in seconds (None: no limit) and raises `
 is over. All objects belong to the event loop in which they were created.
 """
 
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -13,7 +14,6 @@ from typing import Final, Self, TypeVar
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Wire
 from amqp_streams.client.consuming.consumer import Consumer
@@ -26,6 +26,8 @@ from amqp_streams.client.consuming.ranges import (
     Run,
     named_filters,
 )
+from amqp_streams.client.endpoints.address import parse_all
+from amqp_streams.client.endpoints.rotation import Health, Rotation
 from amqp_streams.client.errors import ConnectionLostError
 from amqp_streams.client.management.asking import Asker
 from amqp_streams.client.management.calls import Management, within
@@ -377,28 +379,30 @@ def connect(
     idle_timeout_ms: int = 30_000,
     timeout: float | None = 10.0,
     redirects_max: int = 4,
+    health: Health | None = None,
 ) -> Client:
     """Create a client for the node at `url`; `async with` connects it.
 
-    `url`: amqp://, amqps://, ws:// or wss://, with user and password in the URL or in `user` and `password`.
-    Several URLs are tried one after the other, each with an equal share of `timeout` seconds.
+    `url`: amqp://, amqps://, ws:// or wss://, with user and password in the URL or in `user` and `password`,
+    which count for all URLs. Several URLs of the nodes of one cluster: a text with commas between them, or a
+    sequence. Each connection begins at a random one, and changes to another one if a node refuses it, is
+    silent, or is lost. `timeout`: seconds for the first connection, over all URLs.
 
     `container_id`: the name of this client at the node; by default a random one. `idle_timeout_ms`: a
     connection on which nothing arrives for so long counts as lost. `redirects_max`: how many redirects in a
-    row a link follows to another container; 0: none.
+    row a link follows to another container; 0: none. `health`: what an earlier client of these URLs has
+    learnt about them.
 
     Raises:
         ValueError at once if a URL is not valid. When entered: ConnectError, AuthenticationError,
         TimedOutError.
     """
-    addresses = [Address.parse(one) for one in ([url] if isinstance(url, str) else url)]
-    if not addresses:
-        message = "url is an empty list: give at least one URL"
-        raise ValueError(message)
+    addresses = parse_all(url)
     if user is not None:
         addresses = [replace(address, user=user, password=password) for address in addresses]
     pool = Pool(
-        addresses,
+        # The order of endpoints spreads the load and keeps no secret.
+        Rotation(addresses, health or Health(random.random)),
         tls=tls,
         sasl=sasl,
         retry=retry if retry is not None else RetryPolicy(),

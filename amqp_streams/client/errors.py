@@ -44,7 +44,11 @@ class EndpointError(AmqpStreamsError):
 class ConnectError(AmqpStreamsError):
     """No connection could be opened: the port is closed, TLS failed, or the peer closed during the
     handshake.
+
+    `failures`: with several endpoints, the error of each.
     """
+
+    failures: Sequence["ConnectError"] = ()
 
 
 class AuthenticationError(ConnectError):

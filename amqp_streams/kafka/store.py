@@ -74,6 +74,9 @@ class KafkaStore:
         self._broken: str | None = None
         self._closed = False
         topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
+        cluster = self._administration.cluster
+        self.identity: Final = None if cluster is None else f"{cluster}/{options.names.prefix}"
+        """See `Store.identity`."""
         extents = self._administration.extents(place for found in topics.values() for place in found.places)
         self._jobs: Final = Jobs(self._call)
         self._asking: Final = Asking(options, self._administration, self._catalog, self._jobs, self._call)

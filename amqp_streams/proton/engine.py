@@ -14,7 +14,7 @@ from amqp_streams.proton import compiled
 from amqp_streams.proton.conditions import write_condition
 from amqp_streams.proton.incoming import Incoming
 from amqp_streams.proton.pointers import NULL, Pointer, scratch
-from amqp_streams.proton.values import write_map, write_symbols
+from amqp_streams.proton.values import read_map, write_map, write_symbols
 from amqp_streams.wire.frames import attach_handle, read_frames
 from amqp_streams.wire.outgoing_formats import FormatWriter
 
@@ -213,6 +213,11 @@ class Engine:
     def peer_capabilities(self) -> Pointer:
         """The capabilities that the peer's open offers, for `values.read_symbols`."""
         return lib.pn_connection_remote_offered_capabilities(self.connection)
+
+    @property
+    def peer_properties(self) -> dict[str, object]:
+        """The properties in the peer's open."""
+        return read_map(lib.pn_connection_remote_properties(self.connection))
 
     @property
     def peer_channel_max(self) -> int:

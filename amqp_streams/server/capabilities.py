@@ -1,8 +1,10 @@
-"""The capabilities that a node offers when a connection opens."""
+"""The capabilities that a node offers when a connection opens, and the properties that it has."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from amqp_streams import names
+from amqp_streams import __version__, names
+from amqp_streams.wire.types import UInt
 
 OFFERED: Final = (
     names.CAPABILITY_EVENT_STREAMS,
@@ -20,3 +22,9 @@ _NOT_SHARED: Final = {names.CAPABILITY_IDEMPOTENT_PRODUCER}
 def offered(*, shared: bool) -> tuple[str, ...]:
     """The capabilities of this node. `shared`: its logs are shared with other nodes."""
     return tuple(each for each in OFFERED if not (shared and each in _NOT_SHARED))
+
+
+def announced(unsettled_max: int, store: str | None) -> Mapping[str, object]:
+    """The properties of this node's open. `store`: the identity of its store; None: not known."""
+    properties = {"product": "amqp-streams", "version": __version__, names.UNSETTLED_MAX: UInt(unsettled_max)}
+    return properties if store is None else {**properties, names.STORE: store}

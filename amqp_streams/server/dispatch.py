@@ -5,14 +5,14 @@ the standard's condition on the smallest endpoint that is at fault: the delivery
 connection.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Final
 
 import structlog
 
-from amqp_streams import __version__, names
+from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.proton import events, links, receiving, records, sessions
 from amqp_streams.proton.conditions import condition_text
@@ -39,9 +39,7 @@ from amqp_streams.streams.attach import (
     Relaying,
     Replying,
 )
-from amqp_streams.wire.types import UInt
 
-_PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
 """How many links, including refused ones, a connection may have in Proton, as a multiple of `limits.links`. A
 refused link occupies memory until the client detaches it.
@@ -214,9 +212,9 @@ class Dispatch:
     def _on_open(self) -> None:
         self.container = text(self._engine.peer_container) or ""
         self.opened = True
-        properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
+        service = self._service
         self._engine.open(
-            container_id=self._service.container_id, offered=self._service.offered, properties=properties
+            container_id=service.container_id, offered=service.offered, properties=service.properties
         )
         # The connection checks for silence itself: Proton does not know when the node has paused reading.
         self._engine.leave_silence_to_caller()

@@ -23,7 +23,7 @@ from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import LogDeletedError, PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.proton.pointers import Pointer
-from amqp_streams.server.capabilities import offered
+from amqp_streams.server.capabilities import announced, offered
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
@@ -109,6 +109,7 @@ class EventService:
         self.limits: Limits = settings.limits
         self.container_id = settings.container_id
         self.offered = offered(shared=store.others is not None)
+        self.properties = announced(self.limits.unsettled, store.identity)
         self.store = store
         self.node = Node(
             store,

@@ -59,7 +59,7 @@ from amqp_streams.storage.retaining import has_retention, retain
 
 
 class DirectoryStore:
-    """The `ports.Store` of a data directory. Create it with `open`."""
+    """The `ports.Store` of the data directory `path`. `open` creates it. Copies have the same `identity`."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class DirectoryStore:
         self.findings: Final[tuple[Finding, ...]] = tuple(opened.findings)
         """What opening found, of every severity, in the order in which it was found."""
         self.sync: Final = sync
-        self._root: Final = opened.root
+        self.path: Final = opened.root
         self._files: Final = opened.files
         self._lock: int | None = opened.lock
-        self._directory_id: Final = opened.directory_id
+        self.identity: Final = f"{opened.directory_id:016x}"
         self._format = opened.format_
         self._reading: Final = opened.reading
         self._journal: Final = opened.journal
@@ -100,7 +100,7 @@ class DirectoryStore:
         )
         self._flusher: Final = Flusher(
             self._files,
-            self._root,
+            self.path,
             journal=self._journal,
             writer=self._writer,
             keeper=self._keeper,
@@ -162,11 +162,6 @@ class DirectoryStore:
             raise opening.storage_error(opened.root, error) from error
 
     @property
-    def path(self) -> Path:
-        """The data directory."""
-        return self._root
-
-    @property
     def logs(self) -> Mapping[str, StoredLog]:
         """See `Store.logs`."""
         return self._logs
@@ -205,7 +200,7 @@ class DirectoryStore:
             self._deleted.discard(name)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), incarnation, settings)
         try:
-            catalog.create_log(self._files, self._root, log)
+            catalog.create_log(self._files, self.path, log)
         except OSError as error:
             raise opening.storage_error(self._folder(name), error) from error
         folders = [self._folder(name) / str(index) for index in range(settings.partitions)]
@@ -239,14 +234,14 @@ class DirectoryStore:
     def delete(self, name: str) -> None:
         """See `Store.delete`."""
         log, partitions = self._records[name], self._partitions(name)
-        trash = self._root / "trash" / f"{log.uid:016x}"
+        trash = self.path / "trash" / f"{log.uid:016x}"
         self._wait_for_threads()  # the keeper may be writing a checkpoint that still contains the log
         try:
             with contextlib.suppress(OSError):  # also on a full disk; the file is written again below
                 # After a crash here, the next start serves the log again: the deletion was not confirmed.
                 self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
-            self._files.fsync_dir(self._root / "logs")
+            self._files.fsync_dir(self.path / "logs")
         except OSError as error:
             raise opening.storage_error(self._folder(name), error) from error
         # The deletion is durable. Release what refers to the files: their disk space is free only then.
@@ -262,7 +257,7 @@ class DirectoryStore:
         self._deleted.add(name)
         checkpoint = self._checkpoint(clean=False)
         # Removing large files takes time, so the keeper does it.
-        step = Call(partial(catalog.checkpoint_and_delete, self._files, self._root, checkpoint, trash))
+        step = Call(partial(catalog.checkpoint_and_delete, self._files, self.path, checkpoint, trash))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:  # noqa: ARG002  no other machine
@@ -271,11 +266,11 @@ class DirectoryStore:
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
-        self._format = opening.raise_format(self._files, self._root, self._format, catalog.FORMAT_NUMBERED)
+        self._format = opening.raise_format(self._files, self.path, self._format, catalog.FORMAT_NUMBERED)
 
     def allow_formats(self) -> None:
         """See `Store.allow_formats`."""
-        self._format = opening.raise_format(self._files, self._root, self._format, catalog.FORMAT_FORMATS)
+        self._format = opening.raise_format(self._files, self.path, self._format, catalog.FORMAT_FORMATS)
 
     # -- commits
 
@@ -353,7 +348,7 @@ class DirectoryStore:
         try:
             self._write_checkpoint(clean=clean)
         except OSError as error:
-            clean = opening.raise_unless_full(self._root, error)
+            clean = opening.raise_unless_full(self.path, error)
         finally:
             # Also if the checkpoint failed: the lock must not outlive the store.
             self._reading.close()
@@ -428,24 +423,24 @@ class DirectoryStore:
         return [partition for partition in self._logs[name].partitions if isinstance(partition, PartitionLog)]
 
     def _folder(self, name: str) -> Path:
-        return self._root / "logs" / name
+        return self.path / "logs" / name
 
     def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
         logs = {name: log for name, log in self._records.items() if name != without}
         bounds = {
             name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs
         }
-        return Checkpoint(clean, self._directory_id, logs, bounds, states=self.states.bytes)
+        return Checkpoint(clean, self._format.directory_id, logs, bounds, states=self.states.bytes)
 
     def _submit_checkpoint(self, gone: Sequence[Removal] = ()) -> None:
         """Write a checkpoint in the background, then remove the files that it no longer mentions."""
         checkpoint = self._checkpoint(clean=False)
-        step = Call(partial(checkpoint_and_remove, self._files, self._root, checkpoint, gone))
+        step = Call(partial(checkpoint_and_remove, self._files, self.path, checkpoint, gone))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         data = self._checkpoint(clean=clean, without=without).encode()
-        Replace(self._root / catalog.CHECKPOINT_FILE, data).run(self._files)
+        Replace(self.path / catalog.CHECKPOINT_FILE, data).run(self._files)
 
 
 def _wall_clock_ms() -> int:

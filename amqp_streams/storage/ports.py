@@ -351,6 +351,10 @@ class Store(Protocol):
     def states(self) -> States:
         """The stored states. Deleting a log does not change them: the node removes those of the log."""
 
+    @property
+    def identity(self) -> str | None:
+        """Differs between stores, never changes, is the same on all nodes with these logs. None: unknown."""
+
     on_commit: Callable[[CommitDone], None]
     """Set by the owner. Called on the loop's thread when a commit ended, after high-water marks moved."""
 
@@ -373,9 +377,7 @@ class Store(Protocol):
         """
 
     def update(self, name: str, settings: LogSettings) -> "StoredLog":
-        """Change a log's settings of retention and segments; durable on return.
-
-        Its partitions stay the same objects.
+        """Change settings of retention and segments; durable on return. Partitions stay the same objects.
 
         Raises:
             KeyError: the log does not exist.
@@ -384,9 +386,7 @@ class Store(Protocol):
         """
 
     def delete(self, name: str) -> None:
-        """Delete a log and its events; durable on return.
-
-        Pending appends to it fail.
+        """Delete a log and its events; durable on return. Pending appends to it fail.
 
         Raises:
             KeyError: unknown.

@@ -7,6 +7,7 @@ replicated log, whose partitions change their leaders.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import LogDeletedError, StorageError
@@ -38,6 +39,7 @@ class MemoryStore:
         uneven: Uneven | None = None,
         late: Lateness | None = None,
     ) -> None:
+        self._identity = uuid4().hex
         self._uneven: Final = uneven
         self._late: Final = late
         self._unseen: Final[dict[str, StoredLog]] = {}
@@ -62,6 +64,7 @@ class MemoryStore:
             uneven=self._uneven,
             late=self._late,
         )
+        store._identity = self._identity
         store._logs = self._logs
         for log in self._logs.values():
             for partition in log.partitions:
@@ -70,6 +73,11 @@ class MemoryStore:
                 partition.forget_uncommitted()
                 store._queues[partition.queue] = None
         return store
+
+    @property
+    def identity(self) -> str:
+        """See `Store.identity`."""
+        return self._identity
 
     @property
     def logs(self) -> Mapping[str, StoredLog]:

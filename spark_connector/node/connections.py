@@ -6,6 +6,7 @@ of a task, but kept for the next one. Nothing in this module is pickled.
 
 import logging
 import os
+import random
 import ssl
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from amqp_streams.client import (
     TlsOptions,
 )
 from amqp_streams.client.blocking import Client, connect
+from amqp_streams.client.endpoints.rotation import Health
 from spark_connector.errors import ConnectorError, NodeError, StreamNotFoundError
 from spark_connector.options.settings import ConnectionOptions
 
@@ -75,9 +77,8 @@ FAILURES: Final = (
 """Errors that the use of a connection can raise."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
-_preferred: Final[dict[ConnectionOptions, int]] = {}
-"""For each set of options, the index of the endpoint that answered last. The next connection tries it first.
-"""
+_health: Final[dict[ConnectionOptions, Health]] = {}
+"""What is known about the endpoints of each set of options. The next connection tries bad ones last."""
 
 
 def client(options: ConnectionOptions) -> Client:
@@ -95,29 +96,15 @@ def client(options: ConnectionOptions) -> Client:
 
 
 def _connected(options: ConnectionOptions) -> Client:
-    """Connect to the first endpoint that answers. Each endpoint has `connectTimeout`."""
-    first = _preferred.get(options, 0)
-    failures: list[Exception] = []
-    for step in range(len(options.endpoints)):
-        index = (first + step) % len(options.endpoints)
-        found = _client(options, options.endpoints[index])
-        try:
-            found.connect()
-        # Also after Ctrl-C: the client has a thread.
-        except BaseException as error:
-            found.close()
-            # The endpoints belong to one node: another one would refuse the same login.
-            if isinstance(error, AuthenticationError) or not isinstance(error, FAILURES):
-                raise
-            failures.append(error)
-        else:
-            _preferred[options] = index
-            return found
-    if len(failures) == 1:
-        raise failures[0]
-    raise ConnectError("; ".join(map(str, failures))) from (
-        None if any(map(passes, failures)) else failures[0]
-    )
+    """Connect to the first endpoint that answers within `connectTimeout`."""
+    found = _client(options)
+    try:
+        found.connect()
+    # Also after Ctrl-C: the client has a thread.
+    except BaseException:
+        found.close()
+        raise
+    return found
 
 
 def drop(options: ConnectionOptions) -> None:
@@ -199,8 +186,12 @@ def passes(error: Exception) -> bool:
 def _distrust(error: BaseException | None) -> ssl.SSLError | None:
     """Return the certificate error that caused `error`, or None.
 
-    The end of a connection is an SSLError, too, but a temporary one: it is not returned.
+    The end of a connection is an SSLError, too, but a temporary one: it is not returned. With several
+    endpoints, all of them must have failed with a certificate error.
     """
+    if isinstance(error, ConnectError) and error.failures:
+        found = [_distrust(one) for one in error.failures]
+        return found[0] if all(found) else None
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(
             error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
@@ -239,7 +230,7 @@ def refusal(error: Exception, what: str, location: str) -> ConnectorError:
     )
 
 
-def _client(options: ConnectionOptions, endpoint: str) -> Client:
+def _client(options: ConnectionOptions) -> Client:
     tls = TlsOptions(
         ca_file=_path(options.tls_ca_file, "tlsCaFile"),
         certificate_file=_path(options.tls_certificate_file, "tlsCertificateFile"),
@@ -253,7 +244,7 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
         options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
     )
     return connect(
-        endpoint,
+        options.endpoints,
         user=options.user,
         password=password,
         tls=tls,
@@ -266,6 +257,7 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
         retry=NO_RETRY,
         idle_timeout_ms=options.idle_timeout_ms,
         timeout=options.connect_timeout_ms / 1000,
+        health=_health.setdefault(options, Health(random.random)),
     )
 
 

@@ -145,7 +145,8 @@ def names(words: str) -> Kind:
 
 
 def endpoints() -> Kind:
-    """URLs separated by commas. A missing port becomes the default port of the scheme.
+    """URLs separated by commas. A missing port becomes the default port of the scheme; a missing scheme is
+    that of the URL before it.
 
     A URL must not contain user and password: Spark redacts options by their name, and cannot redact a part of
     a URL.
@@ -153,7 +154,10 @@ def endpoints() -> Kind:
     words = "`amqp://host:port`, `amqps://`, `ws://` or `wss://`; several are separated by commas"
 
     def read(text: str) -> tuple[Endpoint, ...]:
-        found = tuple(_endpoint(part.strip(), words) for part in text.split(","))
+        found: tuple[Endpoint, ...] = ()
+        for part in text.split(","):
+            scheme = found[-1].url.partition("://")[0] if found else "amqp"
+            found += (_endpoint(part.strip(), scheme, words),)
         if len(set(found)) != len(found):
             raise ValueError(f"{words}, without repetitions")
         return found
@@ -161,9 +165,9 @@ def endpoints() -> Kind:
     return Kind(words, read)
 
 
-def _endpoint(text: str, words: str) -> Endpoint:
+def _endpoint(text: str, scheme: str, words: str) -> Endpoint:
     try:
-        parts = urlsplit(text if "://" in text else f"amqp://{text}")
+        parts = urlsplit(text if "://" in text else f"{scheme}://{text}")
         port = parts.port
     except ValueError:
         raise ValueError(words) from None

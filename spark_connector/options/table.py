@@ -66,8 +66,8 @@ CONNECTION: Final = (
         ALL,
         endpoints(),
         None,
-        "The URL of the node. If a node refuses or does not answer within `connectTimeout`, the next URL is"
-        " used. Required.",
+        "The URL of the node, or of several nodes of a cluster. Each connection begins at a random one, and"
+        " changes to another one if a node refuses it, is silent or is lost. Required.",
     ),
     Option("user", ALL, _ANY, None, "The user to log in as, with SCRAM, or with PLAIN over TLS."),
     Option("password", ALL, _ANY, None, "The user's password.", secret=True),
@@ -124,7 +124,7 @@ CONNECTION: Final = (
         ALL,
         duration(100, 3_600_000),
         "10s",
-        "The longest time of one attempt to connect to one endpoint.",
+        "The longest time of one attempt to connect, over all endpoints.",
     ),
     Option(
         "operationTimeout",

@@ -195,6 +195,16 @@ class Client(Wrapper[aio.Client]):
     offset_at = waits(aio.Client.offset_at)
     connect = waits(aio.Client.connect)
 
+    @property
+    def connected(self) -> bool:
+        """See `amqp_streams.client.aio.Client.connected`."""
+        return self._inner.connected
+
+    @property
+    def address(self) -> str:
+        """See `amqp_streams.client.aio.Client.address`."""
+        return self._inner.address
+
     def close(self) -> None:
         """Close the connections and end the thread."""
         if not self._thread.loop.is_closed():

@@ -1,15 +1,18 @@
 """Keeps one connection open.
 
-Reconnects after a loss with growing waits, and tries the next address if one does not answer.
+Reconnects after a loss with growing waits. An attempt tries each endpoint, until one answers.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.transport import Wire
+from amqp_streams.client.endpoints.address import Address
+from amqp_streams.client.endpoints.racing import Race, race, stagger_s
+from amqp_streams.client.endpoints.resolving import choices_of
+from amqp_streams.client.endpoints.rotation import STABLE_S, Rotation
 from amqp_streams.client.errors import (
     AuthenticationError,
     ClosedError,
@@ -22,32 +25,14 @@ from amqp_streams.errors import AmqpStreamsError
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 CONNECT_S_MAX: Final = 10.0
-"""Time limit of one attempt to connect, authenticate and open."""
+"""Time limit of one attempt to connect, authenticate and open, over all endpoints."""
 _WARN_AGAIN_S: Final = 30.0
-_STABLE_S: Final = 5.0
-"""After a connection that lasted this long, the waits begin with the shortest one again."""
 
 
-class Rotation:
-    """The addresses of a node, and which of them to try next. All connections of a client share it."""
-
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self.addresses: Final = tuple(addresses)
-        self._next = 0
-
-    @property
-    def current(self) -> Address:
-        """The address that answered last, or the next one to try."""
-        return self.addresses[self._next]
-
-    def failed(self, address: Address) -> None:
-        """Record that `address` did not answer.
-
-        Try the next one, unless another connection has already switched.
-        """
-        # Several connections may fail with the same address at once: change the address only once.
-        if self.current is address:
-            self._next = (self._next + 1) % len(self.addresses)
+class _LostAtOnceError(ConnectError):
+    def __init__(self, address: Address, lost_by: AmqpStreamsError) -> None:
+        super().__init__(f"{address}: {lost_by}")
+        self.lost_by: Final = lost_by
 
 
 class Connector:
@@ -64,7 +49,7 @@ class Connector:
         idle_timeout_ms: int,
         connect_s: float = CONNECT_S_MAX,
     ) -> None:
-        """`connect_s`: the time limit of one attempt to connect, authenticate and open."""
+        """`connect_s`: the time limit of one attempt, over all endpoints of the rotation."""
         self._rotation: Final = rotation
         self._tls: Final = tls
         self._sasl: Final = sasl
@@ -104,7 +89,7 @@ class Connector:
         """Open the first connection.
 
         Raises:
-            ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+            ConnectError: no endpoint answers; with `retry.first_connect`, also after the retries of the
             policy.
         """
         if self._retry.first_connect:
@@ -113,21 +98,7 @@ class Connector:
             except ConnectionLostError as error:
                 raise ConnectError(error.description) from error
             return
-        failures: list[ConnectError] = []
-        for _ in self._rotation.addresses:
-            try:
-                wire = await self._open()
-            # Other addresses belong to the same node or its replacements: they would refuse the same login.
-            except AuthenticationError:
-                raise
-            except ConnectError as error:
-                failures.append(error)
-                continue
-            if wire.lost_by is None:
-                self._wire = wire
-                return
-            failures.append(ConnectError(f"{wire.address}: {wire.lost_by}"))
-        raise failures[0] if len(failures) == 1 else ConnectError("; ".join(map(str, failures)))
+        self._wire = await self._open()
 
     async def wire(self) -> Wire:
         """Return the open connection. Waits while it is being reopened.
@@ -161,6 +132,7 @@ class Connector:
             self._task.cancel()
         wire, self._wire = self._wire, None
         if wire is not None:
+            self._rotation.closed(wire.address)
             try:
                 await wire.close()
             except TimeoutError:
@@ -174,8 +146,11 @@ class Connector:
         self._wire, self._lost_by = None, error
         if not self._closed:
             _logger.warning("connection_lost address=%s reason=%s", wire.address, error)
+        now_s = asyncio.get_running_loop().time()
+        lasted_s = now_s - wire.opened_at
+        self._rotation.lost(wire.address, lasted_s, now_s)
         # A node that accepts connections and loses them at once must not cause attempts without a pause.
-        if asyncio.get_running_loop().time() - wire.opened_at >= _STABLE_S:
+        if lasted_s >= STABLE_S:
             self._attempt = 0
         if not self._closed and self._retry.attempts_max > 0:
             self._start()
@@ -200,18 +175,18 @@ class Connector:
                 wire = await self._open()
             except AuthenticationError:
                 raise
+            except _LostAtOnceError as error:
+                last, self._lost_by = None, error.lost_by
+                self._warn(error)
+                continue
             except ConnectError as error:
                 last = error
                 self._warn(error)
                 continue
-            if wire.lost_by is None:
-                if self._lost_by is not None or self._warned_at is not None:
-                    _logger.info("reconnected address=%s attempt=%d", wire.address, self._attempt)
-                self._wire, self._warned_at, self.trouble = wire, None, None
-                return wire
-            self._rotation.failed(wire.address)
-            last, self._lost_by = None, wire.lost_by
-            self._warn(ConnectError(f"{wire.address}: {wire.lost_by}"))
+            if self._lost_by is not None or self._warned_at is not None:
+                _logger.info("reconnected address=%s attempt=%d", wire.address, self._attempt)
+            self._wire, self._warned_at, self.trouble = wire, None, None
+            return wire
         self._attempt = 0
         if last is None and isinstance(self._lost_by, EndpointError):
             raise ConnectionLostError(self._lost_by.condition, self._lost_by.description)
@@ -221,31 +196,58 @@ class Connector:
         )
 
     async def _open(self) -> Wire:
-        address = self._rotation.current
+        """Open a connection to the first endpoint that answers. Tries each of them.
+
+        Raises:
+            AuthenticationError: one refused the login, and no other one answered.
+            ConnectError: no endpoint answered. The message names each of them with the reason.
+        """
+        rotation, loop = self._rotation, asyncio.get_running_loop()
+        began_s = loop.time()
+        choices = await choices_of(rotation.addresses, stagger_s(len(rotation.addresses), self._connect_s))
+        order = rotation.order(choices, loop.time())
+        raced = await race(
+            order,
+            self._open_at,
+            limit_s=began_s + self._connect_s - loop.time(),
+            discard=lambda wire: wire.abandon(ClosedError("another endpoint answered first")),
+        )
+        # In the order of the list, so that equal failures have equal messages.
+        errors = {address: error for address, _ in choices if (error := _error(raced, address)) is not None}
+        if (wire := raced.winner) is not None and wire.lost_by is not None:
+            errors[wire.address] = _LostAtOnceError(wire.address, wire.lost_by)
+        for address in errors:
+            rotation.failed(address, loop.time())
+        if wire is None or wire.lost_by is not None:
+            raise _joined(errors)
+        for error in errors.values():
+            _logger.warning("endpoint_failed reason=%s", error)
+        rotation.opened(wire.address)
+        return wire
+
+    async def _open_at(self, address: Address) -> Wire:
         try:
-            async with asyncio.timeout(self._connect_s):
-                return await Wire.open(
-                    address,
-                    self._tls,
-                    self._sasl,
-                    container_id=self._container_id,
-                    idle_timeout_ms=self._idle_timeout_ms,
-                    on_lost=self._lost,
-                )
-        except AuthenticationError:
-            raise
+            wire = await Wire.open(
+                address,
+                self._tls,
+                self._sasl,
+                container_id=self._container_id,
+                idle_timeout_ms=self._idle_timeout_ms,
+                on_lost=self._lost,
+            )
         except ConnectError:
-            self._rotation.failed(address)
             raise
-        except TimeoutError:
-            self._rotation.failed(address)
-            message = f"{address}: no answer within {self._connect_s:g} s"
-            raise ConnectError(message) from None
-        except Exception as error:
+        except Exception as fault:
             _logger.exception("connecting_fault address=%s", address)
-            self._rotation.failed(address)
-            message = f"{address}: internal error of the client: {error!r}"
-            raise ConnectError(message) from error
+            message = f"{address}: internal error of the client: {fault!r}"
+            raise ConnectError(message) from fault
+        if wire.lost_by is not None:
+            raise _LostAtOnceError(address, wire.lost_by)
+        if (why := self._rotation.claim(address, wire.store)) is not None:
+            error = ConnectError(f"{address}: {why}")
+            wire.abandon(error)
+            raise error
+        return wire
 
     def _warn(self, error: ConnectError) -> None:
         """Log the first failure at once, and later ones at most every `_WARN_AGAIN_S`."""
@@ -254,6 +256,36 @@ class Connector:
         if self._warned_at is None or now_s - self._warned_at >= _WARN_AGAIN_S:
             self._warned_at = now_s
             _logger.warning("connecting_failed reason=%s", error)
+
+
+def _error(raced: Race[Address, Wire], address: Address) -> ConnectError | None:
+    """Return why an endpoint cannot be used; None: it was not tried for long enough to know."""
+    error = raced.failures.get(address)
+    if error is not None:
+        assert isinstance(error, ConnectError), "`_open_at` raises no other exception"
+        return error
+    if (silent_s := raced.silent.get(address)) is not None:
+        return ConnectError(f"{address}: no answer within {silent_s:.3g} s")
+    if raced.winner is None:
+        return ConnectError(f"{address}: not tried, because the others took all the time")
+    return None
+
+
+def _joined(errors: Mapping[Address, ConnectError]) -> ConnectError:
+    """Return one error for all endpoints."""
+    failures = tuple(errors.values())
+    if len(failures) == 1:
+        return failures[0]
+    message = "; ".join(
+        str(error) if address.url in str(error) else f"{address}: {error}"
+        for address, error in errors.items()
+    )
+    kind = (
+        AuthenticationError if any(isinstance(one, AuthenticationError) for one in failures) else ConnectError
+    )
+    joined = kind(message)
+    joined.failures = failures
+    return joined
 
 
 def _look_at(task: asyncio.Task[Wire]) -> None:

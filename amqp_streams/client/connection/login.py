@@ -3,8 +3,8 @@
 import inspect
 import ipaddress
 
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.mechanisms import Credentials
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import SaslOptions, TlsOptions
 from amqp_streams.wire.security.bearer import is_token

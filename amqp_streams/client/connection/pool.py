@@ -3,32 +3,34 @@
 As many as its links need, and those to containers that links were redirected to.
 
 Laws: a link uses the first connection that has space. Unused connections are closed, except the first.
-Several addresses belong to one node, or to nodes that replace each other: every connection begins with the
-address that answered last.
+Several endpoints are nodes of one cluster, or addresses of one node: each connection begins at another one.
 """
 
 import asyncio
-from collections.abc import Sequence
+import random
 from dataclasses import replace
 from typing import Final
 
-from amqp_streams.client.connection.address import Address
-from amqp_streams.client.connection.connector import CONNECT_S_MAX, Connector, Rotation
+from amqp_streams.client.connection.connector import CONNECT_S_MAX, Connector
 from amqp_streams.client.connection.transport import Wire
+from amqp_streams.client.endpoints.address import Address
+from amqp_streams.client.endpoints.rotation import Health, Rotation
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.errors import AmqpStreamsError
 
 ELSEWHERE_MAX: Final = 64
 """The most other containers that a client is connected to at the same time."""
+_SHARE: Final = 0.9
+"""The part of the program's time limit for the attempt, so that its error comes before the limit."""
 
 
 class Pool:
-    """The connections to one node. Each attach and each request asks the pool for one."""
+    """The connections to one cluster of nodes. Each attach and each request asks the pool for one."""
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        rotation: Rotation,
         *,
         tls: TlsOptions | None,
         sasl: SaslOptions | None = None,
@@ -40,17 +42,18 @@ class Pool:
     ) -> None:
         """`redirects_max`: how many redirects in a row a link may follow.
 
-        `connect_s`: time for the first connection. The addresses share it, so that each one is tried. None:
-        CONNECT_S_MAX for each.
+        `connect_s`: how long the program waits for the first connection. Several endpoints share it, so that
+        each one is tried and the error names each. None: without limit.
         """
-        assert addresses
-        self._rotation: Final = Rotation(addresses)
+        self._rotation: Final = rotation
         self._tls: Final = tls
         self._sasl: Final = sasl or SaslOptions()
         self._container_id: Final = container_id
         self._idle_timeout_ms: Final = idle_timeout_ms
-        share_s = CONNECT_S_MAX if connect_s is None or len(addresses) == 1 else connect_s / len(addresses)
-        self._connect_s: Final = min(CONNECT_S_MAX, share_s)
+        several = len(rotation.addresses) > 1
+        self._connect_s: Final = (
+            CONNECT_S_MAX if connect_s is None or not several else min(CONNECT_S_MAX, _SHARE * connect_s)
+        )
         self._closed = False
         self._closing: Final[set[asyncio.Task[None]]] = set()
         self._elsewhere: dict[Address, Pool] = {}
@@ -83,7 +86,7 @@ class Pool:
         """Open the first connection.
 
         Raises:
-            ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+            ConnectError: no endpoint answers; with `retry.first_connect`, also after the retries of the
             policy.
         """
         await self._first.connect()
@@ -127,7 +130,7 @@ class Pool:
                 message = f"{address}: the client is already connected to {ELSEWHERE_MAX} other containers"
                 raise ConnectError(message)
             found = self._elsewhere[address] = Pool(
-                [address],
+                Rotation([address], Health(random.random)),
                 tls=self._tls,
                 sasl=self._sasl,
                 # One attempt: if the container does not answer, the client's own node is asked again for the

@@ -344,7 +344,12 @@ class ConnectionProtocol:
         engine = self._engine
         offered = read_symbols(engine.peer_capabilities)
         self._sessions.limit(channel_max=engine.peer_channel_max)
-        self._announced = Opened(text(engine.peer_container) or "", names.CAPABILITY_EVENT_STREAMS in offered)
+        store = engine.peer_properties.get(names.STORE)
+        self._announced = Opened(
+            text(engine.peer_container) or "",
+            names.CAPABILITY_EVENT_STREAMS in offered,
+            str(store) if isinstance(store, str) else None,
+        )
 
     def _remote_close(self, _event: Any, protocol_events: list[ProtocolEvent]) -> None:
         self._engine.close()

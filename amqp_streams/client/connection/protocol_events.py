@@ -12,11 +12,13 @@ from amqp_streams.proton.sending import Sendable
 class Opened:
     """The peer answered the `open`: links may be attached.
 
-    `event_streams`: it supports Event Streams (section 3.1).
+    `event_streams`: it supports Event Streams (section 3.1). `store`: the identity of its store; None: it
+    does not tell it.
     """
 
     container: str
     event_streams: bool
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client.connection.address import Address
+from amqp_streams.client.endpoints.address import Address
 
 _PORTS: Final = range(1, 65_536)
 _DIGITS_MAX: Final = 5
@@ -40,6 +40,7 @@ def target(info: Mapping[str, object], came_from: Address) -> Address:
         host=str(host),
         port=_port(info.get(names.REDIRECT_PORT)),
         hostname=str(hostname) if isinstance(hostname, str) and hostname != host else None,
+        ip=None,
     )
 
 

@@ -11,7 +11,7 @@ from websockets.frames import Frame, Opcode
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from amqp_streams.client.connection.address import Address
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
 from service_parts.certificate_files import load_certificate
@@ -111,7 +111,7 @@ class WebSocketStream(Stream):
     def __init__(self, listener: Listener, address: Address) -> None:
         super().__init__(listener)
         self._websocket = ClientProtocol(
-            parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES
+            parse_uri(address.url), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES
         )
         self._unread_answers = 0
         self.handshake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -196,7 +196,7 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
         )
         await loop.create_connection(
             lambda: stream,
-            address.host,
+            address.ip or address.host,
             address.port,
             ssl=context,
             server_hostname=server_hostname if context is not None else None,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from amqp_streams import names
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.links import Link
 from amqp_streams.client.connection.login import credentials_for
 from amqp_streams.client.connection.protocol import ConnectionProtocol
@@ -26,6 +25,7 @@ from amqp_streams.client.connection.protocol_events import (
     ProtocolEvent,
 )
 from amqp_streams.client.connection.stream import Stream, open_stream
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import (
     ConnectError,
     ConnectionLostError,
@@ -138,6 +138,7 @@ class Wire:
         self.address: Final = address
         self.event_streams = False
         self.container = ""
+        self.store: str | None = None
         self.opened_at = 0.0
         self._links_max = sys.maxsize
         self.lost_by: AmqpStreamsError | None = None
@@ -180,6 +181,7 @@ class Wire:
             raise
         wire.event_streams = opened.event_streams
         wire.container = opened.container
+        wire.store = opened.store
         # Each request uses two links. One pair of the reserved links belongs to the `Asker`.
         wire.questions = asyncio.Semaphore(max(1, protocol.spare // _QUESTION_LINKS - 1))
         wire.opened_at = wire._loop.time()

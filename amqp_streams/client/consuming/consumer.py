@@ -380,7 +380,10 @@ class Consumer(Endpoint):
         if info is not None and self.partition is None:
             self._cursor.partition_count = len(info.partitions)
             self._partitions = tuple(entry.partition for entry in info.partitions)
-        if info is not None and self._cursor.other_log(info.incarnation, wire.container):
+        redirected = self._elsewhere is not None
+        if info is not None and self._cursor.other_log(
+            info.incarnation, wire.container, wire.store, redirected=redirected
+        ):
             _logger.warning("log_recreated log=%s: reading it from its beginning", self.log)
         if self._from_now and not self._started:
             if info is not None:
@@ -420,11 +423,9 @@ class Consumer(Endpoint):
         lost = error.condition == names.LINK_STOLEN or (
             error.condition == names.RESOURCE_LOCKED and self._owns
         )
-        return (
-            OwnershipLostError(error.condition, error.description, error.info)
-            if lost and self._started
-            else error
-        )
+        if lost and self._started:
+            return OwnershipLostError(error.condition, error.description, error.info)
+        return error
 
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
         if not position and self._filters and wire.event_streams:

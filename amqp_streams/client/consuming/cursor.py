@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never, cast
 
 from amqp_streams import names
+from amqp_streams.client.errors import LinkRefusedError
 from amqp_streams.client.message import EventPosition, position_of
 from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Earliest, Latest, Start
 from amqp_streams.errors import WireError
@@ -59,6 +60,7 @@ class Cursor:
         self._after: dict[str, int] = {}
         self._repeated: dict[str, int] = {}
         self._incarnations: dict[str, str] = {}
+        self._home: str | None = None
         self.anchored = False
 
     @property
@@ -80,18 +82,39 @@ class Cursor:
             if self._partition is None or partition == self._partition:
                 self._after.setdefault(partition, _BEFORE_ALL if latest is None else latest)
 
-    def other_log(self, incarnation: str | None, container: str = "") -> bool:
+    def other_log(
+        self,
+        incarnation: str | None,
+        container: str = "",
+        store: str | None = None,
+        *,
+        redirected: bool = False,
+    ) -> bool:
         """Store the log's incarnation.
 
         Return True if the log was deleted and recreated: it must be read from its beginning.
 
-        A log may be spread over several containers, each with its own incarnation, so incarnations are
-        compared per container.
+        `store`: the store of the node at `container`; None: not known. `redirected`: the link was redirected
+        to it. A log may be spread over several containers, each with its own incarnation, so incarnations are
+        compared per store, or else per container.
+
+        Raises:
+            LinkRefusedError: the client has changed to a node of other logs, where the positions mean other
+            events.
         """
-        before = self._incarnations.get(container)
-        if incarnation is not None:
-            self._incarnations[container] = incarnation
-        if incarnation is None or before is None or before == incarnation:
+        if incarnation is None:
+            return False
+        places = [container] if store is None else [f"store {store}", container]
+        before = next(filter(None, map(self._incarnations.get, places)), None)
+        if before is None and not redirected and self._after and self._home not in {None, incarnation}:
+            description = (
+                f"the log of container {container!r} is not the log that was read: its incarnation is"
+                f" {incarnation}, expected {self._home}. The endpoints must be nodes of one cluster"
+            )
+            raise LinkRefusedError(names.RESOURCE_DELETED, description)
+        self._incarnations.update(dict.fromkeys(places, incarnation))
+        self._home = self._home if redirected else incarnation
+        if before in {None, incarnation}:
             return False
         self._after.clear()
         if not isinstance(self._start, AfterTime):

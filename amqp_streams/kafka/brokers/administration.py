@@ -106,6 +106,8 @@ class Administration:
     def __init__(self, settings: Mapping[str, object]) -> None:
         connection: dict[str, Any] = {"log.connection.close": False, **settings}
         self._admin: Final = AdminClient(connection, logger=log)
+        self.cluster: str | None = None
+        """The id of the cluster. None: `names` has not found it."""
 
     def names(self) -> set[str]:
         """The names of all topics that this user may see.
@@ -114,9 +116,11 @@ class Administration:
             StorageError: Kafka does not answer.
         """
         try:
-            return set(self._admin.list_topics(timeout=ANSWER_S).topics)
+            found = self._admin.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
             raise _refused("the topics cannot be listed", error) from error
+        self.cluster = found.cluster_id or self.cluster
+        return set(found.topics)
 
     def describe(self, names: Iterable[str]) -> dict[str, FoundTopic]:
         """The topics with these names that exist.

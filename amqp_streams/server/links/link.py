@@ -5,7 +5,7 @@ dropped, not sent (`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -59,6 +59,7 @@ class Service(Protocol):
     limits: Limits
     container_id: str
     offered: tuple[str, ...]
+    properties: Mapping[str, object]
 
     @property
     def effects(self) -> "LinkEffects":

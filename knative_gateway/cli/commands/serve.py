@@ -39,7 +39,8 @@ _setting = setting_option(PREFIX)
 @_setting(
     "amqp",
     metavar="URL",
-    help="The event log node, amqp://USER:PASSWORD@HOST:PORT. Without it, the gateway starts a node.",
+    help="The event log node, amqp://USER:PASSWORD@HOST:PORT; several nodes of a cluster with commas."
+    " Without it, the gateway starts a node.",
 )
 @_setting(
     "amqp_listen",
@@ -125,6 +126,7 @@ def serve(
       knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway \\
         --amqp-listen 0.0.0.0:5672
       knative-gateway serve --amqp amqp://127.0.0.1:5672
+      knative-gateway serve --amqp amqp://node-1:5672,node-2:5672,node-3:5672
       knative-gateway serve --config gateway.toml --check
       knative-gateway serve --schema > gateway.schema.json
     """

@@ -1,16 +1,17 @@
 """A node in memory to which clients connect without a network, and the real node in a separate process."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 import pytest
 import uvloop
 
 from amqp_streams.client import RetryPolicy
-from amqp_streams.client.connection import transport
-from amqp_streams.client.connection.address import Address
+from amqp_streams.client.connection import connector, transport
 from amqp_streams.client.connection.stream import Listener, Stream
+from amqp_streams.client.endpoints.address import Address
+from amqp_streams.client.endpoints.rotation import Choice
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
 from tests.amqp_streams.client.peer import Node, Peer
@@ -76,6 +77,11 @@ class MemoryNode(Node):
         self.streams: list[MemoryStream] = []
         self.unreachable = 0
         self.asked: list[Address] = []
+        self.away: set[str] = set()
+        """Hosts that refuse connections."""
+        self.stores: dict[str, str] = {}
+        """By host: the store that its node tells. Each such host is a container of its own."""
+        self.containers: dict[str, str] = {}
 
     async def open_stream(self, address: Address, _tls: TlsOptions | None, listener: Listener) -> Stream:
         self.asked.append(address)
@@ -83,9 +89,23 @@ class MemoryNode(Node):
             self.unreachable -= 1
             message = f"{address}: refused"
             raise ConnectError(message)
-        stream = MemoryStream(listener, Peer(self))
+        if address.host in self.away:
+            message = f"{address}: away"
+            raise ConnectError(message)
+        peer = Peer(self)
+        if (store := self.stores.get(address.host)) is not None:
+            peer.container, peer.store = self.containers.get(address.host, address.host), store
+        stream = MemoryStream(listener, peer)
         self.streams.append(stream)
         return cast("Stream", stream)
+
+    def replace_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Lead all connections of clients to this node."""
+        monkeypatch.setattr(transport, "open_stream", self.open_stream)
+        monkeypatch.setattr(connector, "choices_of", self.choices_of)
+
+    async def choices_of(self, addresses: Iterable[Address], _limit_s: float) -> list[Choice]:
+        return list(map(Choice, addresses))
 
     @property
     def peer(self) -> Peer:
@@ -105,5 +125,5 @@ class MemoryNode(Node):
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> MemoryNode:
     memory = MemoryNode()
-    monkeypatch.setattr(transport, "open_stream", cast("Any", memory.open_stream))
+    memory.replace_network(monkeypatch)
     return memory

@@ -70,6 +70,9 @@ class Peer:
         self.held: list[Any] = []
         self.senders: list[Any] = []
         self.closed = False
+        self.container = "peer"
+        self.store: str | None = None
+        """What it tells about its store."""
         self._sasl = sasl
         self._input = bytearray()
         self._output = bytearray()
@@ -131,7 +134,9 @@ class Peer:
         self.deliver()
 
     def _connection_remote_open(self, _event: Any) -> None:
-        self.connection.container = "peer"
+        self.connection.container = self.container
+        if self.store is not None:
+            self.connection.properties = {proton.symbol("amqp-streams:store"): self.store}
         if self.node.capabilities:
             self.connection.offered_capabilities = [proton.symbol(name) for name in self.node.capabilities]
         self.connection.open()

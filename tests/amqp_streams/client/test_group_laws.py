@@ -1,14 +1,13 @@
 """A group's member under any order of assignments, moves, losses and taking: its laws hold at every step."""
 
 import asyncio
-from unittest.mock import patch
 
 import proton
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amqp_streams.client import GroupConsumer, ReceivedEvent, connect
-from amqp_streams.client.connection import transport
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.coordinator import FORCED, LOG, Coordinator
 
@@ -109,7 +108,8 @@ class Story:
 
 async def live(steps: list[tuple[str, int, int]]) -> None:
     node = MemoryNode()
-    with patch.object(transport, "open_stream", node.open_stream):
+    with pytest.MonkeyPatch.context() as patches:
+        node.replace_network(patches)
         story = Story(node)
         told = story.told
         async with connect("amqp://node", retry=AT_ONCE) as client:

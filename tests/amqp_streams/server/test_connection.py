@@ -75,6 +75,7 @@ def test_the_open_offers_event_streams_and_says_the_limits() -> None:
         "product": "amqp-streams",
         "version": __version__,
         names.UNSETTLED_MAX: 8192,
+        names.STORE: node.store.identity,
     }
 
 

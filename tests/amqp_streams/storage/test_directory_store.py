@@ -45,6 +45,16 @@ def test_a_directory_has_one_owner_whose_process_is_named(tmp_path: Path) -> Non
     open_real(tmp_path).store.close()
 
 
+def test_a_directory_has_an_identity_for_ever(tmp_path: Path) -> None:
+    identities = []
+    for name in ("one", "two", "one"):
+        hand = open_real(tmp_path / name)
+        identities.append(hand.store.identity)
+        hand.store.close()
+    one, two, again = identities
+    assert one == again != two
+
+
 def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(StorageError, match="file"):

@@ -16,6 +16,7 @@ from amqp_streams.client import (
     ManagementError,
 )
 from amqp_streams.client.blocking import Client
+from amqp_streams.client.endpoints.rotation import Health
 from examples.node import NodeProcess
 from spark_connector.errors import NodeError, StreamNotFoundError
 from spark_connector.node import connections
@@ -140,13 +141,15 @@ def test_a_node_that_comes_back_is_asked_again(start_node: Callable[..., NodePro
         connections.drop(options)
 
 
-def test_an_endpoint_that_is_silent_hides_no_other_and_the_one_that_answered_is_tried_first(
-    node: NodeProcess,
+def test_an_endpoint_that_is_silent_hides_no_other_and_is_tried_last_afterwards(
+    node: NodeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that takes data and never answers: powered off, behind a firewall, or hung."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         first = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
-        options = ConnectionOptions((first, node.url), connect_timeout_ms=300, retries=0)
+        options = ConnectionOptions((first, node.url), connect_timeout_ms=2000, retries=0)
+        # The order is that of the list, and a pause is 20 s.
+        monkeypatch.setitem(connections._health, options, Health(lambda: 40.0))
         try:
             log = logs.made(connections.client(options))
             assert log in connections.retried(options, "asking", lambda client: client.extents([log]))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.login import credentials_for, is_loopback
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import SaslOptions, TlsOptions
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.client import EARLIEST, Event, RedirectError, SaslOptions, connect
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.redirect import address_there, target
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.wire.codec import Symbol
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.consuming.test_consumer import numbers, record, records

@@ -12,8 +12,8 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from amqp_streams.client.connection import stream
-from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.stream import WRITE_BYTES_MAX, open_stream
+from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 
 BOTH_LOOPS = True

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client.consuming.cursor import FILTER_NAME, Cursor
+from amqp_streams.client.errors import LinkRefusedError
 from amqp_streams.client.options import EARLIEST, LATEST, AfterOffset, AfterTime
 from amqp_streams.names import FILTER_DELIVERY_ANNOTATIONS, OFFSET, TIMESTAMP
 from amqp_streams.wire.annotations import AnnotationWriter
@@ -108,6 +109,29 @@ def test_a_recreated_log_is_read_from_its_beginning() -> None:
     assert cursor.other_log("b")
     assert asked(cursor) == "@earliest"
     assert not cursor.other_log("b")
+
+
+def test_a_log_is_known_by_its_store_on_each_of_its_nodes() -> None:
+    cursor = Cursor(EARLIEST, None)
+    assert not cursor.other_log("a", "node 1", "s")
+    cursor.note([at(0, 150)])
+    assert not cursor.other_log("a", "node 2", "s")
+    assert cursor.other_log("b", "node 3", "s"), "recreated while the client changed its node"
+    cursor.note([at(0, 3)])
+    assert not cursor.other_log("b", "node 1", "s"), "which had the log before"
+    assert cursor.other_log("c", "node 1", "another"), "the node was replaced"
+
+
+def test_a_log_of_another_container_is_refused_unless_the_node_redirected_to_it() -> None:
+    cursor = Cursor(EARLIEST, None)
+    assert not cursor.other_log("a", "node 1")
+    assert not cursor.other_log("b", "node 2"), "no event was received yet"
+    cursor.note([at(0, 150)])
+    assert not cursor.other_log("c", "node 3", redirected=True)
+    with pytest.raises(LinkRefusedError, match=r"'node 4' is not the log that was read: .* is d, expected"):
+        cursor.other_log("d", "node 4", "s")
+    assert not cursor.other_log("b", "node 5"), "the same log"
+    assert not cursor.other_log("c", "node 3"), "the node that was redirected to is now asked directly"
 
 
 def test_messages_of_a_peer_that_is_not_a_log_are_accepted() -> None:

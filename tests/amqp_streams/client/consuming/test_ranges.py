@@ -220,7 +220,7 @@ async def test_a_node_without_batches_is_refused_and_not_read_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = MemoryNode()
-    monkeypatch.setattr(transport, "open_stream", memory.open_stream)
+    memory.replace_network(monkeypatch)
     async with connect("amqp://node", retry=AT_ONCE) as client:
         with pytest.raises(LinkRefusedError, match="batched"):
             await all_of(client.read_range("log", 0))

@@ -53,3 +53,11 @@ def test_settings_change_but_not_the_number_of_partitions(hand: Hand, partition:
         hand.store.update("log", LogSettings(partitions=2))
     with pytest.raises(KeyError):
         hand.store.update("none", LogSettings())
+
+
+def test_the_identity_of_a_store_does_not_change_with_its_logs(hand: Hand) -> None:
+    before = hand.store.identity
+    hand.store.create("log", LogSettings(), incarnation="1")
+    assert hand.store.identity == before
+    hand.store.delete("log")
+    assert hand.store.identity == before

@@ -1,9 +1,10 @@
-"""The URL of a node: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`.
+"""The URL of a node: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; and lists of them.
 
 IPv6 hosts in brackets.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -17,7 +18,7 @@ class Address:
     """The address of one node.
 
     `path`: the path of the WebSocket. `hostname`: the name that the node uses for itself (in TLS, SASL and
-    `open`), if it is not `host`.
+    `open`), if it is not `host`. `ip`: the address to connect to, if the name `host` has several.
     """
 
     scheme: str
@@ -27,6 +28,7 @@ class Address:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     hostname: str | None = None
+    ip: str | None = None
 
     @property
     def secure(self) -> bool:
@@ -38,10 +40,15 @@ class Address:
         """Whether the connection is AMQP over WebSocket."""
         return self.scheme in _WEBSOCKET
 
-    def __str__(self) -> str:
-        """The URL without user and password, for log lines and messages."""
+    @property
+    def url(self) -> str:
+        """The URL without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path if self.websocket else ''}"
+
+    def __str__(self) -> str:
+        """The URL, and the IP address if the name has several, for log lines and messages."""
+        return self.url if self.ip is None else f"{self.url} ({self.ip})"
 
     @classmethod
     def parse(cls, url: str) -> "Address":
@@ -70,6 +77,40 @@ class Address:
             _part(parts.username),
             _part(parts.password),
         )
+
+
+def parse_all(endpoints: str | Iterable[str]) -> list[Address]:
+    """Parse a list of URLs: a text in which commas separate them, or several texts.
+
+    A part without a scheme (`HOST` or `HOST:PORT`) has the scheme, user and password of the part before it.
+
+    Raises:
+        ValueError: a part is empty or not valid. The message does not contain a user or password.
+    """
+    found: list[Address] = []
+    for text in [endpoints] if isinstance(endpoints, str) else endpoints:
+        for part in map(str.strip, text.split(",")):
+            found.append(_next(part, found[-1] if found else None))
+    if not found:
+        message = "the list of endpoints is empty: give at least one URL"
+        raise ValueError(message)
+    return list(dict.fromkeys(found))
+
+
+def _next(part: str, before: Address | None) -> Address:
+    if not part:
+        message = "an endpoint is empty: separate URLs with one comma"
+        raise ValueError(message)
+    if before is None or "://" in part:
+        return Address.parse(part)
+    if "@" in part:
+        message = (
+            "an endpoint after a comma must be a URL with a scheme, or HOST[:PORT]; write a comma in a"
+            " password as %2C"
+        )
+        raise ValueError(message)
+    parsed = Address.parse(f"{before.scheme}://{part}")
+    return replace(parsed, user=before.user, password=before.password)
 
 
 def _path(parts: SplitResult) -> str:
