@@ -83,10 +83,9 @@ def without_password(url: str) -> str:
     Raises:
         SettingError: it has a password.
     """
-    scheme, found, rest = url.partition("://")
-    # A URL may name several hosts, separated by commas, each with a user.
-    parts = rest.split(",") if found else [url]
-    if any(urlsplit(f"{scheme}://{part}").netloc.rpartition("@")[0].count(":") for part in parts):
+    # A URL may name several hosts, separated by commas, each with a user and perhaps a scheme of its own.
+    parts = [part.strip() if "://" in part else f"any://{part.strip()}" for part in url.split(",")]
+    if any(urlsplit(part).netloc.rpartition("@")[0].count(":") for part in parts):
         message = (
             "the URL has a password: a context stores no secrets. Leave it out, and name a file or command"
             " that has it"
