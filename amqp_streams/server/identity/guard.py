@@ -262,6 +262,11 @@ class Guard:
             else self._tokens.verify(asked.token)
         )
 
+    def is_removed(self, login: Login) -> bool:
+        """Whether the user of a password was removed during the login: the check used the old users."""
+        by_password = login.mechanism == "PLAIN" or login.mechanism in set(ScramAlgorithm)
+        return by_password and self._keys is not None and self._keys.called(login.user or "") is None
+
     # -- results of logins
 
     def limited(self, peer: str, user: str | None) -> bool:

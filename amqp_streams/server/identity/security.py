@@ -70,6 +70,10 @@ class SecurityLayer:
                     self._ask(event)
                 case sasl.Authenticated(user, mechanism, _, leftover, groups, expires_ms):
                     login = Login(user, groups, expires_ms, mechanism)
+                    if self._guard.is_removed(login):
+                        log.warning("user_removed", user=user)
+                        self._close()
+                        return
                     self._guard.note_success(self._channel.peer, login)
                     self._let_in(login, leftover)
                 case sasl.NoSasl(leftover):

@@ -103,6 +103,32 @@ def test_a_client_that_knows_the_password_logs_in_as_that_user(mechanism: str) -
 
 
 @MECHANISMS
+def test_a_user_that_is_removed_during_its_login_is_not_logged_in(mechanism: str) -> None:
+    """The reload found no connection of the user, so nothing else would end this one."""
+
+    class Removing(Users):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_removed = False
+
+        def called(self, name: str) -> str | None:
+            return None if self.is_removed else super().called(name)
+
+        def verify(self, name: str, password: str) -> bool:
+            self.is_removed = True
+            return super().verify(name, password)
+
+        def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
+            self.is_removed = True
+            return super().keys(name, algorithm)
+
+    node = InMemoryNode(anonymous="never")
+    peer = dial(node, Removing(), "ann", "secret", mechanism)
+    assert peer.lost
+    assert all(connection.user is None for connection in node.service.connections)
+
+
+@MECHANISMS
 @pytest.mark.parametrize(("user", "password"), [("ann", "wrong"), ("bob", "secret")])
 def test_a_wrong_password_is_refused_alike_for_known_and_unknown_users(
     mechanism: str, user: str, password: str
