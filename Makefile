@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference man reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference man reconnecting peers kafka kafka-stop kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -127,6 +127,9 @@ kafka: setup  ## install Kafka from Maven Central and start three brokers on loo
 
 kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/kafka
 	$(BIN)/python -m bench.products.kafka_cluster stop
+
+kafka-spec: setup  ## run every test of the specification with nodes on Kafka; make test has a sample of them
+	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
 
 BENCH_ARGS ?=
 bench: setup  ## measure the speed of engine and gateway, next to the products of make peers (BENCH_ARGS="--parts batched --sizes 100")

@@ -233,7 +233,8 @@ class InMemoryNode:
         self.loop = ManualLoop()
         self.store = store or MemoryStore()
         # Writes end in a later round, as on a real disk: code that relies on more fails.
-        self.store.states.defer = self.loop.call_soon
+        if isinstance(self.store, MemoryStore):
+            self.store.states.defer = self.loop.call_soon
         self.settings = NodeSettings(data_dir=Path("unused"), limits=limits or Limits(), **settings)
         self.service: EventService = _Service(self)
         self.block_bytes: Final = block_bytes
@@ -283,10 +284,14 @@ class InMemoryNode:
     def run(self) -> None:
         """Run until neither the node nor a peer has anything to send or to do. The clock does not advance."""
         for _ in range(TURNS_MAX):
-            if not self.turn():
+            if not self.turn() and not self.awaited():
                 return
         message = "the node and its peers go in circles"
         raise AssertionError(message)
+
+    def awaited(self) -> bool:
+        """Wait for a store that answers from elsewhere. Returns whether there was something to wait for."""
+        return False
 
     def turn(self) -> bool:
         """Run one iteration of the event loop. Returns whether anything happened."""

@@ -52,7 +52,15 @@ EXCEPTIONS = {
     "test_a_clock_that_jumps_by_months_within_a_commit_stops_nothing": TIMES,
     "test_seeking_a_timestamp_gives_the_first_record_after_it": TIMES,
 }
-"""The tests of the suite that a store on Kafka does not pass, and why."""
+"""The tests of the suite that a store on Kafka does not pass, and why. One that passes fails."""
+
+
+@pytest.fixture(autouse=True)
+def _expected(request: pytest.FixtureRequest) -> None:
+    reason = EXCEPTIONS.get(request.node.name)
+    if reason is not None:
+        # Whether Kafka has removed records when a test looks depends on the speed of the machine.
+        request.applymarker(pytest.mark.xfail(strict=True, run=reason != RETENTION, reason=reason))
 
 
 def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
@@ -60,9 +68,7 @@ def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 # Here, and not in the suite's own files: all tests with brokers share one cluster.
-globals().update(
-    {name: test for module in SUITE for name, test in _tests(module).items() if name not in EXCEPTIONS}
-)
+globals().update({name: test for module in SUITE for name, test in _tests(module).items()})
 
 
 def test_the_exceptions_are_tests_of_the_suite() -> None:
