@@ -1,5 +1,6 @@
 """Reads of older records, from mock brokers and from brokers."""
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,6 +161,22 @@ def test_markers_and_aborted_records_are_gaps(topic: tuple[Reads, AdminClient, P
         at = chunk.end
     assert found == [0, 1, 2, 6]
     assert reads.fetcher.read(place, 7, 8, WIDE, None) is None, "the marker at 7 is no record"
+
+
+def test_a_read_waits_for_a_topic_that_a_broker_does_not_know_yet(
+    kafka: Cluster, topic: tuple[Reads, AdminClient, Place]
+) -> None:
+    reads, client, _ = topic
+    place, request = Place(f"late-{uuid.uuid4().hex[:12]}", 0), reads.request("owner")
+    assert reads.fetcher.read(place, 0, 1, WIDE, request) is LATER
+    client.create_topics([NewTopic(place.topic, 1, 3)])[place.topic].result(60)
+    producer = Producer({"bootstrap.servers": kafka.servers, **QUIET})
+    producer.produce(place.topic, b"0", partition=0)
+    assert producer.flush(60) == 0
+    reads.loop.run_until(lambda: bool(reads.ready), timeout_s=90)
+    found = reads.fetcher.read(place, 0, 1, WIDE, request)
+    assert isinstance(found, Chunk)
+    assert numbers(found) == [0]
 
 
 def test_a_read_of_removed_records_says_where_the_rest_begins(
