@@ -1,4 +1,4 @@
-"""What of the specification's tests and scenarios does not hold on Kafka, and why."""
+"""What of the specification's tests does not hold on Kafka, and why."""
 
 from typing import Final
 
@@ -44,9 +44,6 @@ EXCEPTIONS: Final[dict[str, str]] = {
     ),
 }
 """By the name of a test of tests/spec, with its parameters if it is about these only."""
-
-SCENARIOS: Final[dict[str, str]] = {}
-"""By the name of a scenario: section and paragraph."""
 
 SAMPLE: Final[frozenset[str]] = frozenset(
     {
