@@ -22,7 +22,7 @@ from amqp_streams.proton.values import text
 from amqp_streams.server.links.batched import BatchedLink
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
-from amqp_streams.server.links.link import AnyLink, OutgoingLink, Owner, Service
+from amqp_streams.server.links.link import AnyLink, IncomingLink, OutgoingLink, Owner, Service
 from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.server.links.producers import Producers
@@ -39,6 +39,7 @@ from amqp_streams.streams.attach import (
     Relaying,
     Replying,
 )
+from amqp_streams.wire.formats import Endpoint
 
 HANDLES_PER_LINK: Final = 4
 """How many links, including refused ones, a connection may have in Proton, as a multiple of `limits.links`. A
@@ -248,6 +249,8 @@ class Dispatch:
                 )
             owner.account.require_link()
             request = attach_request(pointer, self.container, service.limits.filter_bytes, owner)
+            # Now, because the bytes of the attach are not kept until a pending attach is answered.
+            endpoint = None if request.consumer else owner.formats.find_link(request.link)
             grant = service.node.attach(request, service.monotonic_ms())
         except PeerError as error:
             self._refuse(pointer, error)
@@ -256,13 +259,17 @@ class Dispatch:
         else:
             if isinstance(grant, Pending):
                 self._add(
-                    PendingLink(service, owner, pointer, grant, partial(self._on_answer, pointer, request))
+                    PendingLink(
+                        service, owner, pointer, grant, partial(self._on_answer, pointer, request, endpoint)
+                    )
                 )
             else:
-                self._grant(pointer, request, grant)
+                self._grant(pointer, request, grant, endpoint)
         service.effects.carry_out(owner)
 
-    def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Grant | PeerError) -> None:
+    def _on_answer(
+        self, pointer: Pointer, request: AttachRequest, endpoint: Endpoint | None, outcome: Grant | PeerError
+    ) -> None:
         """Answer a pending attach."""
         # The real link takes its place, so it is counted only once.
         del self.links[pointer]
@@ -270,9 +277,11 @@ class Dispatch:
         if isinstance(outcome, PeerError):
             self._refuse(pointer, outcome)
         else:
-            self._grant(pointer, request, outcome)
+            self._grant(pointer, request, outcome, endpoint)
 
-    def _grant(self, pointer: Pointer, request: AttachRequest, grant: Grant) -> None:
+    def _grant(
+        self, pointer: Pointer, request: AttachRequest, grant: Grant, endpoint: Endpoint | None
+    ) -> None:
         answer_termini(pointer, request, grant)
         message_bytes = self._service.limits.message_bytes
         links.set_size_max(
@@ -283,6 +292,8 @@ class Dispatch:
         self._add(link)
         if isinstance(link, OutgoingLink):
             link.handle = handle
+        elif isinstance(link, IncomingLink):
+            link.endpoint = endpoint
         self._service.note(
             "link_attached",
             peer=self.peer,

@@ -23,7 +23,7 @@ from amqp_streams.server.observing.audit import Audit
 from amqp_streams.storage.ports import CommitDone, CommitQueue
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.receipts import Part, Wait
-from amqp_streams.wire.formats import FormatFinder
+from amqp_streams.wire.formats import Endpoint, FormatFinder
 from amqp_streams.wire.nuls import NulFinder
 
 
@@ -307,7 +307,7 @@ class IncomingLink(Link[G_co]):
         super().__init__(service, owner, pointer, name, grant)
         self.partial = bytearray()
         self.size_max = size_max
-        self.endpoint = owner.formats.find_link(name)
+        self.endpoint: Endpoint | None = None
         """How the client names the link on the connection (channel and handle); None: not known."""
 
     def arrived(self, *, one: bool = False) -> receiving.Arrivals:

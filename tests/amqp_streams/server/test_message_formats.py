@@ -9,8 +9,9 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.config import Limits
+from amqp_streams.config import Limits, LogSettings
 from amqp_streams.errors import StorageError
+from amqp_streams.testing import Lateness, MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, ScriptedPeer, filter_of, frame_of
 from amqp_streams.testing_amqp.script import AMQP_HEADER, terminus
 from amqp_streams.wire.batches import read_batch
@@ -42,8 +43,8 @@ def producing(node: InMemoryNode, target: str | None = "temps") -> ScriptedPeer:
     return peer
 
 
-def formats(node: InMemoryNode, index: int = 0) -> list[int]:
-    partition = node.store.logs["temps"].partitions[index]
+def formats(node: InMemoryNode, index: int = 0, log: str = "temps") -> list[int]:
+    partition = node.store.logs[log].partitions[index]
     found: list[int] = []
     while (chunk := partition.read(len(found), 1 << 20)) is not None:
         found += [0] * len(chunk) if chunk.formats is None else chunk.formats
@@ -109,6 +110,25 @@ def test_messages_are_stored_with_their_formats(block_bytes: int, target: str | 
     peer.transfer(0, 5, addressed, message_format=UInt(1), settled=True)
     assert formats(node) == [0, 0, LARGE, 0, LARGE, 1]
     assert peer.take("detach") == []
+
+
+def test_a_message_keeps_its_format_if_the_attach_was_answered_later() -> None:
+    """The node looks for a log that it does not know, and another node may have created it."""
+    waiting: list[Any] = []
+    store = MemoryStore(late=Lateness(waiting.append))
+    node = InMemoryNode({"temps": 1}, store=store)
+    store.create_elsewhere("theirs", LogSettings(), incarnation="1")
+    peer = opened(node)
+    peer.attach(0, target="theirs")
+    while waiting:
+        waiting.pop(0)()
+        node.run()
+    peer.transfer(0, 0, message(), message_format=UInt(LARGE))
+    while waiting:
+        waiting.pop(0)()
+        node.run()
+    assert not refusals(peer)
+    assert formats(node, log="theirs") == [LARGE]
 
 
 @pytest.mark.parametrize("target", [None, "2"])
