@@ -3,15 +3,19 @@ have the described effect.
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from amqp_streams.cli.settings import node_settings
 from amqp_streams.config import NodeSettings
+from amqp_streams.kafka.brokers.figures import KafkaFigures
 from amqp_streams.policy import Quota, Right
+from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.redirects import Redirects
+from tests.amqp_streams.server.observing.test_metrics import STATUS, Source
 
 TEXT = (Path(__file__).parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -71,3 +75,18 @@ def test_the_quotas_and_redirects_that_are_shown_are_those(tmp_path: Path) -> No
 def test_every_right_is_told() -> None:
     for right in Right:
         assert f"\n| `{right.value}` |" in TEXT
+
+
+def test_every_metric_is_listed_and_every_listed_metric_exists(tmp_path: Path) -> None:
+    kafka = KafkaFigures()
+    kafka.statistics('{"brokers": {"a:9092/1": {"nodeid": 1, "state": "UP"}}}')
+    metrics = Metrics(data_dir=tmp_path, refused=lambda: 0)
+    metrics.source = Source(replace(STATUS, figures=tuple(kafka.figures())))
+    shown = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in metrics.registry.collect()
+        if family.name.startswith("amqp_streams_")
+    }
+    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `amqp_streams_")]
+    listed = {name for row in rows for name in re.findall(r"`(amqp_streams_[a-z_]+)", row)}
+    assert shown == listed

@@ -21,6 +21,8 @@ def connection_settings(settings: KafkaSettings) -> dict[str, object]:
         # A broker that is away must not fill the log.
         "log_level": 4,
         "reconnect.backoff.max.ms": 2000,
+        # A broker that is stopped answers nothing and keeps its connections. Kafka replaces it after 9 s.
+        "socket.timeout.ms": 10_000,
         "allow.auto.create.topics": False,
     }
     if settings.tls:

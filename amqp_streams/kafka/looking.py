@@ -46,7 +46,9 @@ class Looker:
         *,
         loop_call: Callable[..., object],
         on_look: Callable[[Look], None],
+        every_s: float = LOOK_S,
     ) -> None:
+        self._every_s: Final = every_s
         self._administration: Final = administration
         self._catalog: Final = catalog
         self._loop_call: Final = loop_call
@@ -68,7 +70,7 @@ class Looker:
 
     def _run(self) -> None:
         number = 0
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(self._every_s):
             number += 1
             try:
                 look = self._look(with_topics=number % TOPICS_EVERY == 0)
@@ -90,11 +92,20 @@ class Looker:
         changes, places = self._catalog.changes, self._catalog.places
         topics = None
         if with_topics or not places:
-            topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
-            # A new log must not be shown without its events.
-            new = (place for found in topics.values() for place in found.places)
-            places = tuple(dict.fromkeys((*places, *new)))
+            try:
+                topics = self._topics()
+            except StorageError:
+                # One broker that does not answer is not a cluster that is away: the partitions show that.
+                if not places:
+                    raise
+            else:
+                # A new log must not be shown without its events.
+                new = (place for found in topics.values() for place in found.places)
+                places = tuple(dict.fromkeys((*places, *new)))
         return Look(changes, self._administration.extents(places), topics)
+
+    def _topics(self) -> dict[str, FoundTopic]:
+        return self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
 
     def _handle(self, look: Look) -> None:
         self._handled.set()

@@ -17,6 +17,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.kafka.asking import Asking, KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, Extent, Extents
 from amqp_streams.kafka.brokers.fetching import Fetcher, Place
+from amqp_streams.kafka.brokers.figures import STATISTICS_MS, KafkaFigures, Replication
 from amqp_streams.kafka.brokers.following import Follower
 from amqp_streams.kafka.brokers.jobs import Job, Jobs
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
@@ -57,7 +58,9 @@ class KafkaStore:
         self._options: Final = options
         self._loop_call: Final = loop_call
         self.states: Final = LocalStates(self._call)
-        self._administration: Final = Administration(options.connection)
+        self._figures: Final = KafkaFigures()
+        connection = {**options.connection, "error_cb": self._figures.failed}
+        self._administration: Final = Administration(connection)
         self._catalog: Final = Catalog(
             options.names, weak=options.weak, make=self._partition, dropped=self._dropped
         )
@@ -83,16 +86,20 @@ class KafkaStore:
         plain = options.names.plain
         for missing in sorted(plain - topics.keys()):
             log.warning("kafka_topic_missing topic=%s", missing)
-        self._fetcher: Final = Fetcher(
-            options.connection, loop_call=self._call, readers=options.readers, plain=plain
-        )
+        self._fetcher: Final = Fetcher(connection, loop_call=self._call, readers=options.readers, plain=plain)
         self._sender: Final = Sender(
-            {**options.connection, "message.max.bytes": options.message_bytes + RECORD_OVERHEAD},
+            {
+                **connection,
+                "message.max.bytes": options.message_bytes + RECORD_OVERHEAD,
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._figures.statistics,
+            },
             loop_call=self._call,
             on_ended=self._ended,
+            on_error=self._figures.failed,
         )
         self._follower: Final = Follower(
-            options.connection,
+            connection,
             loop_call=self._call,
             on_records=self._brought,
             on_missing=self._missing,
@@ -180,7 +187,11 @@ class KafkaStore:
 
     def facts(self) -> StoreFacts:
         """See `Store.facts`."""
-        return StoreFacts(away=self._broken or self._away)
+        return StoreFacts(
+            away=self._broken or self._away,
+            uses=self._fetcher.uses(),
+            figures=tuple(self._figures.figures()),
+        )
 
     def close(self, *, within_s: float | None = None) -> bool:
         """See `Store.close`. A node on Kafka has nothing to recover."""
@@ -188,6 +199,9 @@ class KafkaStore:
             return True
         self._closed = True
         self.commit()
+        # First: what waits for Kafka ends while the last events are sent.
+        self._administration.close()
+        self._fetcher.stop()
         clean = self._sender.close(_CLOSE_S if within_s is None else within_s)
         self.on_commit = _ignore
         self._looker.close()
@@ -209,6 +223,7 @@ class KafkaStore:
         self._sender.append(partition.sending, values, keys, size)
         self._unsent[partition] = None
         self._pending_bytes += size
+        self._figures.pending_events += len(values)
 
     def fetch(
         self, partition: KafkaPartition, at: int, bytes_max: int, request: ReadRequest | None
@@ -261,6 +276,7 @@ class KafkaStore:
         partition = self._sending[sending]
         for batch, failure in ended:
             self._pending_bytes -= batch.bytes
+            self._figures.pending_events -= len(batch)
             begun = self._begun[partition].popleft() if self._begun.get(partition) else perf_counter()
             # In a topic of other programs a transaction may hold the record back.
             if failure is None and partition.plain:
@@ -346,6 +362,9 @@ class KafkaStore:
         """Take in a look at Kafka."""
         self._away = None if look.failure is None else f"Kafka does not answer: {look.failure}"
         self._catalog.moved(look.extents)
+        if look.topics is not None:
+            found = (topic.replication for topic in look.topics.values())
+            self._figures.replication = sum(found, Replication())
         # A look that began before a change of this node does not know it.
         if look.topics is not None and look.changes == self._catalog.changes:
             self._catalog.compare(look.topics, look.extents)

@@ -77,6 +77,7 @@ def picture(service: Service) -> NodeStatus:
         groups_more=groups.more,
         quotas=tuple(service.quotas.status()),
         access_refused=service.audit.refused_count,
+        figures=service.store.facts().figures,
     )
 
 

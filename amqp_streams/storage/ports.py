@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.questions import Foreign, Others, Question
+from amqp_streams.storage.questions import Figure, Foreign, Others, Question
 
 STATE_KEY_BYTES_MAX: Final = 2048
 """The longest key of `States`, in UTF-8."""
@@ -206,6 +206,7 @@ class StoreFacts:
     commit_ms: int = 0
     ahead_ms: Mapping[str, int] = field(default_factory=dict)
     uses: Mapping[str, Use] = field(default_factory=dict)
+    figures: Sequence[Figure] = ()
 
 
 class Partition(Protocol):

@@ -1,9 +1,10 @@
 """Questions to a store whose answers may need another machine, as values: see `Store.ask`.
 
-And what a store says by itself about other nodes (`Store.others`) and other programs (`StoredLog.foreign`).
+And what a store says by itself: about other nodes (`Store.others`), about other programs
+(`StoredLog.foreign`), and its figures for operators (`StoreFacts.figures`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -79,3 +80,17 @@ class Refresh:
 
 
 Question: TypeAlias = Create | Update | Delete | Find | Refresh
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a store for its operators, with a value for each combination of its labels.
+
+    `name`: without the prefix and the suffix of a metric. `counter`: it never decreases.
+    """
+
+    name: str
+    meaning: str
+    samples: Mapping[tuple[str, ...], float]
+    labels: tuple[str, ...] = ()
+    counter: bool = False

@@ -5,12 +5,14 @@ fails raises `StorageError` with Kafka's reason; it never says that something do
 not answer.
 """
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -32,6 +34,7 @@ from confluent_kafka.admin import (
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.fetching import Place
+from amqp_streams.kafka.brokers.figures import Replication
 from amqp_streams.kafka.brokers.jobs import joined
 from amqp_streams.kafka.settings import TopicSettings, topic_settings
 
@@ -54,8 +57,11 @@ _UNKNOWN: Final = {
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
+_STEP_S: Final = 0.1
 _BATCH: Final = 200
 """Topics of one request for descriptions."""
+
+R = TypeVar("R")
 
 log = logging.getLogger("amqp_streams.kafka")
 
@@ -67,6 +73,7 @@ class FoundTopic:
     name: str
     id: str
     settings: TopicSettings
+    replication: Replication = field(default_factory=Replication, compare=False)
 
     @property
     def places(self) -> list[Place]:
@@ -108,6 +115,11 @@ class Administration:
         self._admin: Final = AdminClient(connection, logger=log)
         self.cluster: str | None = None
         """The id of the cluster. None: `names` has not found it."""
+        self._closed: Final = threading.Event()
+
+    def close(self) -> None:
+        """Fail what waits for an answer, and every later question: a node that stops does not wait."""
+        self._closed.set()
 
     def names(self) -> set[str]:
         """The names of all topics that this user may see.
@@ -115,6 +127,7 @@ class Administration:
         Raises:
             StorageError: Kafka does not answer.
         """
+        self._require_open()
         try:
             found = self._admin.list_topics(timeout=ANSWER_S)
         except KafkaException as error:
@@ -142,7 +155,7 @@ class Administration:
         """
         topic = NewTopic(name, partitions, replicas, config=configuration)
         try:
-            self._admin.create_topics([topic], request_timeout=CHANGE_S)[name].result()
+            self._result(self._admin.create_topics([topic], request_timeout=CHANGE_S)[name])
         except KafkaException as error:
             if _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 message = f"topic {name} exists"
@@ -164,7 +177,8 @@ class Administration:
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
         try:
-            self._admin.incremental_alter_configs([resource], request_timeout=CHANGE_S)[resource].result()
+            answers = self._admin.incremental_alter_configs([resource], request_timeout=CHANGE_S)
+            self._result(answers[resource])
         except KafkaException as error:
             if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KeyError(name) from error
@@ -182,14 +196,14 @@ class Administration:
         """
         name = found.name
         try:
-            self._admin.delete_topics([name], request_timeout=CHANGE_S)[name].result()
+            self._result(self._admin.delete_topics([name], request_timeout=CHANGE_S)[name])
         except KafkaException as error:
             # Another node, or another program, was faster.
             if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise _not_done("delete", name, error) from error
         # Other nodes ask the leaders. A topic with the same name may have been created meanwhile.
         until = monotonic() + DELETED_S
-        while self.ask_extents(found.places).result().found and monotonic() < until:
+        while self._result(self.ask_extents(found.places)).found and monotonic() < until:
             sleep(_AGAIN_S)
 
     def extents(self, places: Iterable[Place]) -> dict[Place, Extent]:
@@ -198,7 +212,7 @@ class Administration:
         Raises StorageError: no partition of any topic answered.
         """
         wanted = list(places)
-        answers = self.ask_extents(wanted).result()
+        answers = self._result(self.ask_extents(wanted))
         if wanted and not answers.found:
             raise unanswered(answers)
         return dict(answers.found)
@@ -272,7 +286,7 @@ class Administration:
         described = {}
         for name in names:
             try:
-                described[name] = answers[name].result()
+                described[name] = self._result(answers[name])
             except KafkaException as error:
                 if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise _refused(f"topic {name!r} cannot be described", error) from error
@@ -283,7 +297,9 @@ class Administration:
             if name in configurations and topic.partitions:
                 replicas = [len(partition.replicas) for partition in topic.partitions]
                 settings = topic_settings(replicas, configurations[name])
-                found[name] = FoundTopic(name, str(topic.topic_id), settings)
+                found[name] = FoundTopic(
+                    name, str(topic.topic_id), settings, _replication(topic.partitions, settings.in_sync_min)
+                )
         return found
 
     def _configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -293,7 +309,7 @@ class Administration:
         found = {}
         for resource, answer in self._admin.describe_configs(resources, request_timeout=ANSWER_S).items():
             try:
-                entries = answer.result()
+                entries = self._result(answer)
             except KafkaException as error:
                 if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise _refused(
@@ -305,8 +321,20 @@ class Administration:
             }
         return found
 
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            message = "the node stops"
+            raise StorageError(message)
+
+    def _result(self, future: "Future[R]") -> R:
+        """The result of a request, unless this is closed before it has one."""
+        while True:
+            self._require_open()
+            with contextlib.suppress(TimeoutError):
+                return future.result(_STEP_S)
+
     def _led(self, found: FoundTopic) -> bool:
-        ends = self._ask(dict.fromkeys(found.places, LATEST)).result()
+        ends = self._result(self._ask(dict.fromkeys(found.places, LATEST)))
         return len(ends.found) == found.settings.partitions
 
     def _await_topic(self, name: str, condition: Callable[[FoundTopic | None], bool]) -> FoundTopic:
@@ -320,6 +348,11 @@ class Administration:
                 message = f"topic {name!r} was changed, but the brokers do not show it after {CHANGE_S:g} s"
                 raise StorageError(message)
             sleep(_AGAIN_S)
+
+
+def _replication(partitions: Iterable[Any], in_sync_min: int) -> Replication:
+    leaderless = sum(each.leader is None or each.leader.id < 0 for each in partitions)
+    return Replication(leaderless, sum(len(each.isr) < in_sync_min for each in partitions))
 
 
 def _code(error: KafkaException) -> int | None:

@@ -21,7 +21,7 @@ from amqp_streams.kafka.spans import MISSING, Span, Spans
 from amqp_streams.storage.disk.files import RealFiles
 from amqp_streams.storage.disk.work import Results, ThreadExecutor
 from amqp_streams.storage.partitions.fetching import Fetch, Fetching
-from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
+from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest, Use
 
 CONSUMING: Final[Mapping[str, object]] = {
     # No group is used, but librdkafka needs the name of one.
@@ -86,7 +86,9 @@ class Fetcher:
         self._wait_s: Final = wait_s
         self._plain: Final = plain
         self._results: Final = Results(loop_call)
+        self._cache_bytes: Final = cache_bytes
         self._spans: Final = Spans(cache_bytes)
+        self._stopping: Final = threading.Event()
         self._local: Final = threading.local()
         self._tails: Final[list[_Tail]] = []
         self._forgotten = 0
@@ -148,8 +150,19 @@ class Fetcher:
         if forgotten == self._forgotten:
             self._spans.add(place, span)
 
+    def uses(self) -> dict[str, Use]:
+        """How much of each bound is used, by name."""
+        reads = self._fetching.uses()
+        cache = Use(self._spans.bytes, self._cache_bytes)
+        return {"kafka_readers": reads["storage_reads"], "kafka_cache_bytes": cache}
+
+    def stop(self) -> None:
+        """Fail the reads that wait for Kafka. Does not wait."""
+        self._stopping.set()
+
     def close(self) -> None:
         """End the threads and the consumers."""
+        self.stop()
         self._fetching.stop()
         for tail in self._tails:
             tail.close()
@@ -169,7 +182,7 @@ class Fetcher:
     def _load(self, place: Place, at: int) -> Span:
         tail: _Tail | None = getattr(self._local, "tail", None)
         if tail is None:
-            tail = self._local.tail = _Tail(self._settings, self._plain)
+            tail = self._local.tail = _Tail(self._settings, self._plain, self._stopping)
             self._tails.append(tail)
         return tail.read(place, at, self._wait_s)
 
@@ -192,8 +205,11 @@ def _storage_error(error: OSError) -> StorageError:
 class _Tail:
     """One consumer, and the position that it has."""
 
-    def __init__(self, settings: Mapping[str, object], plain: Container[str]) -> None:
+    def __init__(
+        self, settings: Mapping[str, object], plain: Container[str], stopping: threading.Event
+    ) -> None:
         self._plain: Final = plain
+        self._stopping: Final = stopping
         self._consumer: Final = Consumer(dict(settings), logger=log)
         self._next: tuple[Place, int] | None = None
 
@@ -213,7 +229,7 @@ class _Tail:
             message = self._consumer.poll(min(_STEP_S, wait_s))
             if message is not None:
                 end = self._taken(place, end, [message], records)
-            if end == at and monotonic() > until:
+            if end == at and (monotonic() > until or self._stopping.is_set()):
                 # Not at once: after a change of leaders the end may be lower for a moment.
                 text = f"{place} brought nothing from {at} on within {wait_s:g} s"
                 raise StorageError(text)

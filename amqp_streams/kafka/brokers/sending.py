@@ -49,8 +49,8 @@ class SendingPartition:
 class Sender:
     """Sends for all partitions. `on_ended` is called for batches that ended, in the order of each partition.
 
-    `loop_call`: calls a function on the event loop's thread, from any thread. `producer`: makes a producer
-    from its settings.
+    `loop_call`: calls a function on the event loop's thread, from any thread. `on_error` is called in the
+    thread of the reports, once for each batch that failed. `producer`: makes a producer from its settings.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class Sender:
         *,
         loop_call: Callable[[Callable[[], None]], object],
         on_ended: Callable[[SendingPartition, Sequence[Ended]], None],
+        on_error: Callable[[KafkaError], object] | None = None,
         producer: Callable[[dict[str, Any]], Producer] | None = None,
     ) -> None:
         self._settings: Final = {**SENDING, **settings}
         self._make: Final = partial(Producer, logger=log) if producer is None else producer
         self._loop_call: Final = loop_call
         self._on_ended: Final = on_ended
+        self.on_error: Final = on_error
         self._producer: Producer | None = self._make(dict(self._settings))
         self._broken: Producer | None = None
         self._reports: Final[deque[_Flight]] = deque()
@@ -251,6 +253,8 @@ class _Flight:
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
+            if self.failure is None and self.sender.on_error is not None:
+                self.sender.on_error(error)
             self.failure = self.failure or error.str()
             self.fatal = self.fatal or error.fatal()
         self.left -= 1

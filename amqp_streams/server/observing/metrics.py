@@ -36,29 +36,16 @@ from amqp_streams.server.observing.status import (
     StatusSource,
 )
 from amqp_streams.storage.ports import CommitDone
+from amqp_streams.storage.questions import Figure
 
 SHARED_S: Final = 1.0
 """How long one exposition is reused for further scrapes, in seconds."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-# A sync takes 0.2 ms on a good disk, and seconds on a failing one.
+# A sync takes 0.2 ms on a good disk, and seconds on a failing one. Kafka may take a minute.
 _SECONDS: Final = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 _EVENTS: Final = (1, 10, 100, 1000, 10_000, 100_000)
 _BYTES: Final = tuple(1 << power for power in range(10, 27, 2))
@@ -196,6 +183,18 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     )
     yield from _group_metrics(status.groups, status.groups_more)
     yield from _health_metrics(status)
+    yield from map(_store_metric, status.figures)
+
+
+def _store_metric(figure: Figure) -> Metric:
+    family: CounterMetricFamily | GaugeMetricFamily = (
+        _family(CounterMetricFamily, figure.name, figure.meaning, *figure.labels)
+        if figure.counter
+        else _family(GaugeMetricFamily, figure.name, figure.meaning, *figure.labels)
+    )
+    for labels, value in figure.samples.items():
+        family.add_metric(labels, value)
+    return family
 
 
 def disk_metrics(data_dir: Path) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from amqp_streams.node import Node
 from amqp_streams.node.information.figures import GroupFigures
 from amqp_streams.storage.ports import PartitionFacts, StoredLog, Use
+from amqp_streams.storage.questions import Figure
 
 # How many consumer links have figures of their own (each partition counts). The others are only counted.
 CONSUMERS_MAX: Final = 1000
@@ -106,7 +107,7 @@ class NodeStatus:
     `consumers_more`, `groups_more`: how many are not shown in `consumers` and `groups`. `uses`: how much of
     each limit of the node is in use. `request_seconds`: time spent on `$info` and `$management`. `faults`:
     how often each step of the regular work failed. `hindered`: why the node accepts no events or its regular
-    work fails; None if it works normally.
+    work fails; None if it works normally. `figures`: of the store.
     """
 
     ready: bool
@@ -125,6 +126,7 @@ class NodeStatus:
     faults: Mapping[str, int] = field(default_factory=dict)
     hindered: str | None = None
     groups: tuple[GroupStatus, ...] = ()
+    figures: Sequence[Figure] = ()
 
 
 class StatusSource(Protocol):

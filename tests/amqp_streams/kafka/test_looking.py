@@ -1,12 +1,15 @@
-"""Looks at Kafka end when the store is closed."""
+"""Looks at Kafka: of which only some questions are answered, and while the store is closed."""
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, cast
 
+from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
-from amqp_streams.kafka.looking import Looker
+from amqp_streams.kafka.catalog import Catalog
+from amqp_streams.kafka.looking import Look, Looker
+from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
 from tests.amqp_streams.kafka.test_catalog import Node
 
@@ -42,3 +45,59 @@ def test_a_look_that_is_answered_while_the_store_is_closed_ends() -> None:
     kafka.answer.set()
     closing.join(30)
     assert not closing.is_alive()
+
+
+PLACE = Place("amqp-streams.log.temps", 0)
+
+
+class Cluster(Administration):
+    """A cluster that does not describe topics, and whose partitions answer while `led`."""
+
+    def __init__(self, *, led: bool) -> None:
+        self._led_now = led
+
+    def names(self) -> set[str]:
+        message = "the topics cannot be listed"
+        raise StorageError(message)
+
+    def extents(self, places: Any) -> dict[Place, Extent]:
+        if not self._led_now:
+            message = "no partition answers"
+            raise StorageError(message)
+        return dict.fromkeys(places, Extent(0, 1))
+
+
+def looks(cluster: Administration, places: Collection[Place]) -> Look:
+    """The first look that asks for topics."""
+    catalog = Catalog(TopicNames(), weak=False, make=cast("Any", None), dropped=cast("Any", None))
+    catalog.places = tuple(places)
+    found, enough = list[Look](), threading.Event()
+
+    def looked(look: Look) -> None:
+        found.append(look)
+        if len(found) == 2:
+            enough.set()
+
+    looker = Looker(
+        cluster, catalog, loop_call=lambda call, *given: call(*given), on_look=looked, every_s=0.01
+    )
+    looker.start()
+    assert enough.wait(60)
+    looker.close()
+    return found[1]
+
+
+def test_a_broker_that_describes_nothing_is_not_a_cluster_that_is_away() -> None:
+    """Otherwise one broker that is stopped would make all nodes not ready."""
+    look = looks(Cluster(led=True), [PLACE])
+    assert look.failure is None
+    assert look.topics is None
+    assert look.extents == {PLACE: Extent(0, 1)}
+
+
+def test_a_cluster_whose_partitions_do_not_answer_is_away() -> None:
+    assert looks(Cluster(led=False), [PLACE]).failure == "no partition answers"
+
+
+def test_a_cluster_without_known_logs_is_away_if_it_does_not_list_topics() -> None:
+    assert looks(Cluster(led=True), []).failure == "the topics cannot be listed"

@@ -1,5 +1,6 @@
 """Reads of older records, from mock brokers and from brokers."""
 
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -189,3 +190,14 @@ def test_a_read_of_removed_records_says_where_the_rest_begins(
     assert overtaken.value.start == 2
     with pytest.raises(StorageError, match="ends at 8, before 1000: Kafka lost records"):
         reads.fetcher.read(place, 1000, 2000, WIDE, None)
+
+
+def test_a_read_that_waits_for_kafka_ends_when_the_node_stops() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        reads = Reads(f"127.0.0.1:{silent.getsockname()[1]}", wait_s=600.0)
+        request = reads.request("owner")
+        assert reads.fetcher.read(T, 0, 1, WIDE, request) is LATER
+        reads.fetcher.close()
+        reads.loop.run_until(lambda: bool(reads.ready), timeout_s=60)
+        with pytest.raises(StorageError, match="brought nothing"):
+            reads.fetcher.read(T, 0, 1, WIDE, request)

@@ -18,6 +18,7 @@ from amqp_streams.server.observing.status import (
     QuotaStatus,
 )
 from amqp_streams.storage.ports import CommitDone, PartitionFacts, Use
+from amqp_streams.storage.questions import Figure
 from amqp_streams.testing import MemoryStore
 
 GOOD = PartitionFacts(
@@ -199,6 +200,17 @@ def test_the_scrape_parses_with_any_name_of_a_peer(name: str) -> None:
     assert sum(sample.startswith("amqp_streams_consumer_position{") for sample in samples) == 1
     assert samples["amqp_streams_consumers_not_shown"] == 1
     assert max(map(len, samples)) < 1000
+
+
+def test_figures_of_the_store_are_shown_by_their_names_and_labels() -> None:
+    figures = (
+        Figure("kafka_pending_events", "Waiting.", {(): 3}),
+        Figure("kafka_errors", "Errors.", {("transport",): 2, ("other",): 1}, ("kind",), counter=True),
+    )
+    samples = of(replace(STATUS, figures=figures))
+    assert samples["amqp_streams_kafka_pending_events"] == 3
+    assert samples["amqp_streams_kafka_errors_total{kind=transport}"] == 2
+    assert samples["amqp_streams_kafka_errors_total{kind=other}"] == 1
 
 
 def test_commits_are_counted_by_duration_and_size() -> None:
