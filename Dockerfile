@@ -1,4 +1,4 @@
-# An event log node. Two stages: the compiler that Qpid Proton's binding needs stays in the first.
+# Event log node and gateway. Two stages: the compiler that Qpid Proton's binding needs stays in the first.
 FROM python:3.13-slim-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ libc6-dev libffi-dev \
     && rm -rf /var/lib/apt/lists/*
@@ -11,7 +11,7 @@ COPY pyspark_amqpstreams pyspark_amqpstreams
 COPY service_parts service_parts
 COPY spark_connector spark_connector
 COPY web_console web_console
-RUN python -m venv /opt/amqp-streams && /opt/amqp-streams/bin/pip install --no-cache-dir --constraint constraints.txt '.[compression,node]'
+RUN python -m venv /opt/amqp-streams && /opt/amqp-streams/bin/pip install --no-cache-dir --constraint constraints.txt '.[compression,gateway,kafka,node]'
 
 FROM python:3.13-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /var/lib/amqp-streams --create-home amqp-streams
