@@ -82,7 +82,8 @@ class Writer:
 
     def pause(self, since: float, until: float) -> float:
         """The longest time in which no event of some partition was accepted."""
-        return max(longest(numbers.values(), since, until) for numbers in self.accepted.values())
+        partitions = (self.accepted.get(index, {}) for index in range(self.partitions))
+        return max(longest(numbers.values(), since, until) for numbers in partitions)
 
     async def run(self, ending: asyncio.Event) -> None:
         """Send until the end, and wait for every outcome."""
