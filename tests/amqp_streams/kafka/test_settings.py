@@ -1,10 +1,11 @@
 """The settings of topics: which ones keep the promise, and what logs and topics have of each other."""
 
+import time
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic
 
 from amqp_streams.config import LogSettings
 from amqp_streams.kafka import settings
@@ -116,13 +117,25 @@ def test_a_configuration_without_a_setting_is_not_guessed() -> None:
         topic_settings([3], {name: value for name, value in MADE.items() if name != "min.insync.replicas"})
 
 
+def _described(client: AdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    """The configuration of a new topic. A broker may not know it for a moment."""
+    for _ in range(100):
+        try:
+            return client.describe_configs([resource])[resource].result(60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            time.sleep(0.1)
+    pytest.fail(f"no broker knows {resource} after 10 s")
+
+
 def test_kafka_takes_the_configuration_and_shows_the_same(kafka: Cluster) -> None:
     """Its names, values and bounds are those of the brokers."""
     client = AdminClient({"bootstrap.servers": kafka.servers, "log_level": 0})
     small = configuration_of(LogSettings(segment_bytes=64 << 10, segment_ms=1000), message_bytes=16 << 20)
     client.create_topics([NewTopic("settings-test", 2, 3, config=small)])["settings-test"].result(60)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "settings-test")
-    shown = client.describe_configs([resource])[resource].result(60)
+    shown = _described(client, resource)
     found = topic_settings([3, 3], {name: str(entry.value) for name, entry in shown.items()})
     assert found == topic_settings([3, 3], small)
 
