@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Callable
 from itertools import product
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,8 @@ def test_both_take_the_same_events_and_answer_the_same_bytes(
     for kind in KINDS:
         with pytest.MonkeyPatch.context() as patch:
             use_loops(patch, kind)
+            # A node tells its clients the identity of its store, which is random.
+            patch.setattr("amqp_streams.testing.memory_store.uuid4", lambda: UUID(int=0))
             node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=LIMIT))
             answered = sent_by(node, bytes(frames), begin=attach, block_bytes=block_bytes)
             chunk = node.store.logs["temps"].partitions[0].read(0, 1 << 24)
@@ -142,6 +145,8 @@ def test_both_send_the_same_bytes_and_settle_the_same_deliveries(
     for kind in KINDS:
         with pytest.MonkeyPatch.context() as patch:
             use_loops(patch, kind)
+            # A node tells its clients the identity of its store, which is random.
+            patch.setattr("amqp_streams.testing.memory_store.uuid4", lambda: UUID(int=0))
             node = InMemoryNode({"temps": 1})
             node.append("temps", *(b"%d" % number for number in range(count)))
             results.append(sent_by(node, bytes(frames), begin=attach, block_bytes=block_bytes))
