@@ -24,13 +24,16 @@ settings.load_profile("untimed")
 # and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The contexts that the developer has chosen for real nodes do not count in tests.
-os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
-
 launching.install()
 journals.make_small()
 
 __all__ = ["kafka", "mock_kafka"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_contexts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The contexts that the developer has chosen for real nodes do not count in tests."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("contexts"))
 
 
 @pytest.fixture
