@@ -31,7 +31,6 @@ from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.engine.appending import AppendLimits
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.engine.event_log import AmqpEventLog
-from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.http.web import Figures, Web
@@ -240,7 +239,7 @@ class Gateway:
             store.cursors,
             sender,
             dispatch_settings(self.settings, self._traces),
-            ownership=GroupShares(event_log.client) if self._shares(store) else None,
+            ownership=event_log.shares() if self._shares(store) else None,
             changed=data_plane.changed,
             tasks=self.tasks,
         )

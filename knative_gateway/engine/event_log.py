@@ -28,6 +28,7 @@ from amqp_streams.client.raw import bare, delivered, position_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.engine.appending import Appender, AppendLimits, Report
 from knative_gateway.engine.probing import Probe, ProbeTimes
+from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.errors import RefusedError, UnavailableError
 from knative_gateway.offsets import offset_text
 from knative_gateway.ports import Extents, Stored
@@ -81,12 +82,19 @@ class AmqpEventLog:
         self._probes: Final = probes
         self._supervisor: Final = tasks or Supervisor()
         self._probe: Probe | None = None
+        self._shares: GroupShares | None = None
         self._tasks: Final[list[asyncio.Task[None]]] = []
 
     @property
     def problem(self) -> str | None:
         """Why the node cannot be used; None if no problem is known."""
-        return "the event log node is unreachable" if self._probe is None else self._probe.problem
+        refusal = None if self._shares is None else self._shares.refusal
+        return "the event log node is unreachable" if self._probe is None else self._probe.problem or refusal
+
+    def shares(self) -> GroupShares:
+        """Share partitions with the other processes that deliver the same events."""
+        self._shares = GroupShares(self._client)
+        return self._shares
 
     @property
     def client(self) -> Client:

@@ -20,8 +20,11 @@ from knative_gateway.dispatcher.ownership import AWAIT_S, Share
 
 GROUP: Final = "knative-gateway"
 _AGAIN_S: Final = 1.0
+_REFUSED_AGAIN_S: Final = 30.0
+"""The time between two attempts if the node does not have consumer groups."""
 _NOT_FOUND: Final = "amqp:not-found"
 _DELETED: Final = "amqp:resource-deleted"
+_NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 
 log_ = structlog.get_logger(__name__)
 
@@ -35,21 +38,43 @@ class GroupShares:
     def __init__(self, client: Client, group: str = GROUP) -> None:
         self._client: Final = client
         self._group: Final = group
+        self.refusal: str | None = None
+        """Why the node gives no partitions to any process; None if it does, or was not asked yet."""
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:
         """Join the group of the log."""
-        return GroupShare(self._client, log, self._group, changed)
+        return GroupShare(self._client, log, self._group, changed, self._refused)
+
+    def _refused(self, reason: str | None) -> None:
+        if reason == self.refusal:
+            return
+        self.refusal = reason
+        if reason is None:
+            log_.info("shares_given")
+        else:
+            log_.error("shares_refused", reason=reason)
 
 
 class GroupShare:
-    """Membership in one group until `close`."""
+    """Membership in one group until `close`.
 
-    def __init__(self, client: Client, log: str, group: str, changed: Callable[[], None]) -> None:
+    `refused`: is called with the reason if the node does not have consumer groups, and with None if it has.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        log: str,
+        group: str,
+        changed: Callable[[], None],
+        refused: Callable[[str | None], None],
+    ) -> None:
         self.partitions: frozenset[int] | None = frozenset()
         self._client: Final = client
         self._log: Final = log
         self._group: Final = group
         self._changed: Final = changed
+        self._refused: Final = refused
         self._member: GroupConsumer | None = None
         self._task: Final = asyncio.create_task(self._run())
 
@@ -73,13 +98,20 @@ class GroupShare:
                 on_assigned=self._note,
                 on_revoked=self._note,
             )
-            self._member = consumer
+            self._member, again_s = consumer, _AGAIN_S
             try:
                 async with consumer:
                     while True:
                         await consumer.receive()
             except AmqpStreamsError as error:
-                self._report(error, asyncio.get_running_loop().time() - began_s)
+                if isinstance(error, LinkError) and error.condition == _NOT_IMPLEMENTED:
+                    self._refused(
+                        "this node has no consumer groups, with which several processes share deliveries: no"
+                        " event is delivered. Run one gateway process with a state directory of its own"
+                    )
+                    again_s = _REFUSED_AGAIN_S
+                else:
+                    self._report(error, asyncio.get_running_loop().time() - began_s)
             finally:
                 with suppress(AmqpStreamsError):
                     await consumer.close()
@@ -87,7 +119,7 @@ class GroupShare:
                 # First nothing is owned, then the group is joined again: another replica may own the
                 # partitions from now on, and two owners would deliver twice.
                 self._become(frozenset())
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(again_s)
 
     def _report(self, error: AmqpStreamsError, after_s: float) -> None:
         condition = error.condition if isinstance(error, LinkError) else ""
@@ -100,6 +132,7 @@ class GroupShare:
 
     def _note(self, _: str) -> None:
         if self._member is not None:
+            self._refused(None)
             self._become(frozenset(map(int, self._member.partitions)))
 
     def _become(self, partitions: frozenset[int]) -> None:

@@ -1,6 +1,8 @@
 """Clients of several nodes on one Kafka cluster: what they send and read while nodes stop and come back."""
 
+import json
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -38,6 +40,19 @@ def taken(consumer: Consumer, until: int) -> list[tuple[object, int]]:
 
 def has_more(accepted: set[str], wanted: int, _server: SubscriberServer) -> bool:
     return len(accepted) >= wanted
+
+
+def not_ready(gateway: GatewayProcess) -> str:
+    """Why the gateway is not ready, as soon as it is not."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            gateway.get("/readyz")
+        except json.JSONDecodeError:  # "ready"
+            time.sleep(0.1)
+        except RuntimeError as error:
+            return str(error)
+    pytest.fail(gateway.words)
 
 
 def test_consumers_and_producers_continue_at_another_node(kafka: Cluster, start: Start) -> None:
@@ -132,4 +147,9 @@ def test_a_gateway_starts_although_a_node_of_its_list_is_away(
         sender = Sender(gateway.http, BROKER)
         assert sender.send({"id": "1", "source": "/t", "type": "warm"}, b"{}") == 202, gateway.words
         sender.close()
+        if workers > 1:
+            # They share deliveries in a consumer group, which nodes on Kafka do not have.
+            assert "no event is delivered. Run one gateway process" in not_ready(gateway)
+            assert "shares_refused" in gateway.words
+            assert not live.taken
         assert gateway.stop() == 0
