@@ -112,6 +112,7 @@ INSIDE: Final = {
     "knative_gateway.engine.event_log:READ_EVENTS_MAX": "format",
     "knative_gateway.engine.event_log:_AGAIN_S": "pause",
     "knative_gateway.engine.sharing:_AGAIN_S": "pause",
+    "knative_gateway.engine.sharing:_REFUSED_AGAIN_S": "pause",
     "knative_gateway.http.listening:TLS_CLOSE_S": "close",
     "knative_gateway.http.listening:_LOOK_S": "pause",
     "knative_gateway.http.listening:_TICK_S": "pause",

@@ -235,7 +235,6 @@ def simulated(loop: VirtualLoop, network: Network, random: Random, logged: Logge
         (reporting, "uuid4", uuid4),
         (resolving, "in_thread", network.resolve),
         (sending, "tls_context", cache(sending.tls_context)),
-        (server, "GroupShares", lambda shares: shares),
         # Sets of these are iterated: their order must not depend on addresses.
         (http_connection.Connection, "__hash__", number_of),
         (FirstAttempt, "__hash__", lambda attempt: int(attempt.arrival.offset)),

@@ -127,7 +127,7 @@ class NodeClient:
 
     def __init__(self, node: Node, shares: "Shares") -> None:
         self.node: Final = node
-        self.client: Final = shares
+        self._shares: Final = shares
         self._process: Final = CURRENT.get()
         self._posting: Final[dict[asyncio.Task[None], None]] = {}
 
@@ -138,6 +138,9 @@ class NodeClient:
     @property
     def connected(self) -> bool:
         return self.node.up
+
+    def shares(self) -> "Shares":
+        return self._shares
 
     def _alive(self) -> None:
         if self._process is not None and self._process.dead:
