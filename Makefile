@@ -130,12 +130,13 @@ kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/k
 
 kafka-spec: setup  ## run every test of the specification with nodes on Kafka; make test has a sample of them
 	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
+
 kafka-chaos: SECONDS = 1200
 kafka-chaos: setup  ## kill, stop, cut off and restart Kafka brokers and nodes for SECONDS=1200, and check that no accepted event is lost or reordered (SEED=n repeats the choice of disturbances)
 	$(BIN)/python -m bench.brokers.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 FAILURE_ARGS ?=
-kafka-failures: setup  ## print the table of what clients see of each failure of Kafka and of nodes, from runs; 12 minutes (FAILURE_ARGS="--only broker-killed --json")
+kafka-failures: setup  ## print the table of what clients see of each failure of Kafka and of nodes, from runs (FAILURE_ARGS="--only broker-killed --json")
 	$(BIN)/python -m bench.brokers.failures $(FAILURE_ARGS)
 
 BENCH_ARGS ?=
