@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from amqp_streams import names
-from amqp_streams.filters.fields import DEFAULTS, HEADER_FIELDS, PROPERTIES_FIELDS
+from amqp_streams.filters.fields import DEFAULTS
 from amqp_streams.filters.language.lexer import RESERVED_SQL
 from amqp_streams.filters.language.parser import _COMPARISONS, _PRODUCTS, _SUMS, ARGUMENT_COUNTS
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.values import FAILED
+from amqp_streams.wire.layout import HEADER_FIELDS, PROPERTIES_FIELDS
 from amqp_streams.wire.types import Symbol
 from tests.amqp_streams.filters.messages import NOW_MS, Sample, truth
 

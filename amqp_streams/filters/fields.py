@@ -17,27 +17,13 @@ from amqp_streams.wire.layout import (
     DELIVERY_ANNOTATIONS,
     FOOTER,
     HEADER,
+    HEADER_FIELDS,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    PROPERTIES_FIELDS,
 )
 from amqp_streams.wire.types import UByte, Value
 
-HEADER_FIELDS: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
-PROPERTIES_FIELDS: Final = (
-    "message-id",
-    "user-id",
-    "to",
-    "subject",
-    "reply-to",
-    "correlation-id",
-    "content-type",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
 POSITIONS: Final[dict[int, dict[str, int]]] = {
     HEADER: {name: index for index, name in enumerate(HEADER_FIELDS)},
     PROPERTIES: {name: index for index, name in enumerate(PROPERTIES_FIELDS)},

@@ -33,6 +33,24 @@ NAMES: Final = {
     FOOTER: "footer",
 }
 
+HEADER_FIELDS: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+PROPERTIES_FIELDS: Final = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+"""The fields of the sections header and properties, in the order of their lists."""
+
 _LIST: Final = frozenset((0x40, 0x45, 0xC0, 0xD0))
 _MAP: Final = frozenset((0x40, 0xC1, 0xD1))
 _BINARY: Final = frozenset((0xA0, 0xB0))

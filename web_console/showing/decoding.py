@@ -17,6 +17,7 @@ from amqp_streams.wire.layout import (
     DELIVERY_ANNOTATIONS,
     NAMES,
     PROPERTIES,
+    PROPERTIES_FIELDS,
     SEQUENCE,
     VALUE,
     Section,
@@ -33,21 +34,6 @@ PREVIEW_MAX: Final = 160
 _VALUES_MAX: Final = 20_000
 """Values of a section that is decoded: a byte can be a value, and each becomes an object."""
 _SECTIONS_MAX: Final = 256
-_FIELDS: Final = (
-    "message-id",
-    "user-id",
-    "to",
-    "subject",
-    "reply-to",
-    "correlation-id",
-    "content-type",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
 _CLOUDEVENT_PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
 _CLOUDEVENTS_JSON: Final = "application/cloudevents+json"
@@ -143,7 +129,7 @@ def _value(message: bytes, section: Section) -> object:
 def _named(section: Section, value: object) -> object:
     """Give the fields of the properties section their names."""
     if section.code == PROPERTIES and isinstance(value, list):
-        return {name: each for name, each in zip(_FIELDS, value, strict=False) if each is not None}
+        return {name: each for name, each in zip(PROPERTIES_FIELDS, value, strict=False) if each is not None}
     return value
 
 
