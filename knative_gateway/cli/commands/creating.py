@@ -1,6 +1,8 @@
 """`knative-gateway create`: a Broker or a Trigger without a file."""
 
+import functools
 import json
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -31,8 +33,45 @@ def create() -> None:
     """
 
 
-def _written(command: Any) -> Any:
-    """Add the options that both commands have."""
+@dataclass(frozen=True)
+class Wanted:
+    """What both commands ask for."""
+
+    namespace: str | None
+    sink: str | None
+    retry: int | None
+    wait: bool
+    dry_run: bool
+    as_json: bool
+
+    @property
+    def delivery(self) -> dict[str, Any]:
+        """The part of the spec that says how failed deliveries are handled."""
+        delivery: dict[str, Any] = {}
+        if self.retry is not None:
+            delivery["retry"] = self.retry
+        if self.sink is not None:
+            delivery["deadLetterSink"] = _destination("--dead-letter-sink", self.sink)
+        return {"delivery": delivery} if delivery else {}
+
+
+def _creates(asked: Any) -> Any:
+    """Add the options that both commands have. The command gets them as `wanted`, and a `client`."""
+
+    @asks_gateway
+    @functools.wraps(asked)
+    def command(
+        *,
+        namespace: str | None,
+        sink: str | None,
+        retry: int | None,
+        wait: bool,
+        dry_run: bool,
+        as_json: bool,
+        **rest: Any,
+    ) -> Any:
+        return asked(wanted=Wanted(namespace, sink, retry, wait, dry_run, as_json), **rest)
+
     for option in (
         namespace_option,
         AS_JSON,
@@ -52,19 +91,8 @@ def _written(command: Any) -> Any:
 
 @create.command()
 @click.argument("name")
-@_written
-@asks_gateway
-def broker(
-    *,
-    client: Client,
-    name: str,
-    namespace: str | None,
-    sink: str | None,
-    retry: int | None,
-    wait: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+@_creates
+def broker(*, client: Client, name: str, wanted: Wanted) -> int:
     """Create the Broker NAME.
 
     \b
@@ -72,8 +100,7 @@ def broker(
       knative-gateway create broker weather --wait
       knative-gateway create broker weather --retry 5 --dead-letter-sink http://127.0.0.1:9001/
     """
-    spec = _delivery(sink, retry)
-    return _create(client, "Broker", name, namespace, spec, wait=wait, dry_run=dry_run, as_json=as_json)
+    return _create(client, "Broker", name, wanted.delivery, wanted)
 
 
 @create.command()
@@ -100,8 +127,7 @@ def broker(
     help="Only events whose attribute has this value; may be repeated, and all must match.",
 )
 @click.option("--sql", metavar="CESQL", help="Only events for which this CloudEvents SQL expression is true.")
-@_written
-@asks_gateway
+@_creates
 def trigger(
     *,
     client: Client,
@@ -110,12 +136,7 @@ def trigger(
     subscriber: str,
     filters: tuple[str, ...],
     sql: str | None,
-    namespace: str | None,
-    sink: str | None,
-    retry: int | None,
-    wait: bool,
-    dry_run: bool,
-    as_json: bool,
+    wanted: Wanted,
 ) -> int:
     """Create the Trigger NAME.
 
@@ -125,32 +146,22 @@ def trigger(
         --subscriber http://127.0.0.1:9000/
       knative-gateway create trigger warm --broker weather --sql "INT(celsius) > 25" --subscriber broker/warm
     """
-    wanted: list[dict[str, Any]] = []
+    selected: list[dict[str, Any]] = []
     if filters:
-        wanted.append({"exact": dict(map(_attribute, filters))})
+        selected.append({"exact": dict(map(_attribute, filters))})
     if sql:
-        wanted.append({"cesql": sql})
+        selected.append({"cesql": sql})
     spec = {
         "broker": broker,
-        **({"filters": wanted} if wanted else {}),
+        **({"filters": selected} if selected else {}),
         "subscriber": _destination("--subscriber", subscriber),
-        **_delivery(sink, retry),
+        **wanted.delivery,
     }
-    return _create(client, "Trigger", name, namespace, spec, wait=wait, dry_run=dry_run, as_json=as_json)
+    return _create(client, "Trigger", name, spec, wanted)
 
 
-def _create(
-    client: Client,
-    kind: str,
-    name: str,
-    namespace: str | None,
-    spec: dict[str, Any],
-    *,
-    wait: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    space = namespace or "default"
+def _create(client: Client, kind: str, name: str, spec: dict[str, Any], wanted: Wanted) -> int:
+    space = wanted.namespace or "default"
     object_ = {
         "apiVersion": _KINDS["broker"],
         "kind": kind,
@@ -159,27 +170,18 @@ def _create(
     }
     [resource] = client.named(kind)
     # The gateway checks the resource in a dry run, too.
-    query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+    query = {"fieldValidation": "Strict", **({"dryRun": "All"} if wanted.dry_run else {})}
     _, written = client.ask("POST", resource.path(space), object_, query=query)
-    if wait:
+    if wanted.wait:
         wait_for(client, resource, space, name, condition=_READY, end=monotonic() + _WAIT_S)
         _, written = client.ask("GET", resource.path(space, name))
-    if as_json:
+    if wanted.as_json:
         click.echo(json.dumps(written))
-    elif dry_run:
+    elif wanted.dry_run:
         click.echo(written_yaml(object_), nl=False)
     else:
-        click.echo(f"{resource.full_name}/{name_of(written)} created{' and ready' if wait else ''}")
+        click.echo(f"{resource.full_name}/{name_of(written)} created{' and ready' if wanted.wait else ''}")
     return 0
-
-
-def _delivery(sink: str | None, retry: int | None) -> dict[str, Any]:
-    delivery: dict[str, Any] = {}
-    if retry is not None:
-        delivery["retry"] = retry
-    if sink is not None:
-        delivery["deadLetterSink"] = _destination("--dead-letter-sink", sink)
-    return {"delivery": delivery} if delivery else {}
 
 
 def _destination(option: str, written: str) -> dict[str, Any]:

@@ -42,6 +42,9 @@ def test_server_token_and_namespace_are_those_of_the_context(
         ("http://variable", "of-variable", path.format("default")),
         ("http://x", "of-variable", path.format("default")),
     ]
+    asked.clear()
+    runner.invoke(main, ["create", "trigger", "t", "--subscriber", "http://x", "--context", "prod"])
+    assert asked == [("https://prod", "abc", path.format("events").removesuffix("/t"))]
     kubeconfig = runner.invoke(main, ["kubeconfig", "--context", "prod"]).stdout
     assert "server: https://prod\n" in kubeconfig
     assert "namespace: events\n" in kubeconfig
