@@ -188,13 +188,9 @@ def receive(
         raise usage_error(
             "--until", "with --group or --durable, only 'end' is allowed: received events are settled"
         )
-    try:
-        first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
-    except ValueError as error:
-        raise usage_error("--from", error) from error
     wanted = Request(
         log,
-        first,
+        _start(start or ("latest" if follow and not resumes else "earliest"), moment),
         partition=partition,
         follow=follow and until != "end",
         bounds=_bounds(until, moment),
@@ -208,6 +204,13 @@ def receive(
         durable=durable or group,
     )
     return run(_receive(node, wanted, container_id or (CONTAINER if durable and group is None else None)))
+
+
+def _start(text: str, now_ms: int) -> Start:
+    try:
+        return parse_start(text, now_ms)
+    except ValueError as error:
+        raise usage_error("--from", error) from error
 
 
 def _bounds(until: str | None, now_ms: int) -> Bounds:
