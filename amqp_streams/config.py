@@ -17,7 +17,7 @@ from amqp_streams.authentication import EXTERNAL_RULES_MAX, ExternalRule, OAuthS
 from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
-from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from service_parts.settings.fields import Bytes, Milliseconds, Settings
 
 PRODUCERS_MAX: Final = 100_000
@@ -294,14 +294,6 @@ class ProducerSettings(Settings):
         ),
         validation_alias=AliasChoices("expiry", "expiry_ms"),
     )
-
-
-class AnonymousAccess(StrEnum):
-    """From where a connection without a user is accepted."""
-
-    LOOPBACK = "loopback"
-    ALWAYS = "always"
-    NEVER = "never"
 
 
 class Listener(Settings):

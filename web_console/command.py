@@ -10,7 +10,7 @@ from amqp_streams.client.endpoints.address import parse_all
 from amqp_streams.errors import ConfigError
 from service_parts import logging_setup
 from service_parts.command_line.readiness import announcer
-from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from web_console.serving import serve
 from web_console.settings import IDLE_S, LOOPBACK, SESSIONS_MAX, ConsoleSettings
 
@@ -39,6 +39,13 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
     help="The authorities of the node's certificate.  [default: the system's]",
 )
 @click.option("--plain-without-tls", is_flag=True, help="Send passwords and tokens to the node without TLS.")
+@click.option(
+    "--anonymous",
+    type=click.Choice([one.value for one in AnonymousAccess]),
+    default="loopback",
+    show_default=True,
+    help="Which browsers may continue without a login, if the node allows it.",
+)
 @click.option(
     "--root-path", default="", metavar="PATH", help="The prefix of all paths, for example /console."
 )
@@ -86,6 +93,7 @@ def console(
     ca: Path | None,
     *,
     plain_without_tls: bool,
+    anonymous: str,
     root_path: str,
     hosts: tuple[str, ...],
     proxies: tuple[str, ...],
@@ -119,6 +127,7 @@ def console(
         url=url,
         ca_file=ca,
         plain_without_tls=plain_without_tls,
+        anonymous=AnonymousAccess(anonymous),
         root_path=root_path.rstrip("/"),
         hosts=hosts or (_LOCAL if local else ()),
         trusted_proxies=proxies or LOOPBACK,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service_parts.settings.choices import AnonymousAccess
+
 SESSIONS_MAX: Final = 100
 IDLE_S: Final = 1800.0
 LIFE_S: Final = 12 * 3600.0
@@ -18,11 +20,13 @@ class ConsoleSettings:
     `root_path`: the prefix of all paths, for example `/console`. `hosts`: the values of the Host header that
     are accepted; empty: all. `trusted_proxies`: addresses whose `X-Forwarded-…` headers count.
     `idle_s`: a session that is not used for so long ends. `sessions_max`: more logins are refused.
+    `anonymous`: from where browsers may continue without a login.
     """
 
     url: str
     ca_file: Path | None = None
     plain_without_tls: bool = False
+    anonymous: AnonymousAccess = AnonymousAccess.LOOPBACK
     root_path: str = ""
     hosts: Sequence[str] = ()
     trusted_proxies: Sequence[str] = LOOPBACK

@@ -3,6 +3,14 @@
 from enum import StrEnum
 
 
+class AnonymousAccess(StrEnum):
+    """From where a connection without a user is accepted."""
+
+    LOOPBACK = "loopback"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class LogFormat(StrEnum):
     """How log lines look: for people or for programs."""
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from examples.node import NodeProcess
 from tests.web_console.conftest import PASSWORD
 from tests.web_console.http_client import Person
@@ -33,6 +35,30 @@ def test_a_wrong_password_and_no_login_are_refused_in_words(person: Person) -> N
     assert "The node needs a login" in nameless.text
     assert person.log_in().status == 400
     assert "amqp_console" not in person.cookies
+
+
+def test_only_browsers_of_this_machine_continue_without_a_login(tmp_path: Path) -> None:
+    """The node sees the console only, and would give every browser the rights of its machine."""
+    button = 'value="anonymous"'
+    with NodeProcess(tmp_path / "node") as node, ConsoleProcess(tmp_path, node.url) as console:
+        remote, local = Person(console.address), Person(console.address)
+        assert button not in remote.get("/login", **NOBODY).text
+        refused = remote.post("/login", {"how": "anonymous"}, **NOBODY)
+        assert refused.status == 403
+        assert "on the machine of the console" in refused.text
+        assert button in local.get("/login").text
+        assert local.log_in(how="anonymous").status == 303
+
+
+@pytest.mark.parametrize(("rule", "status"), [("always", 303), ("never", 403)])
+def test_the_console_lets_all_browsers_continue_without_a_login_or_none(
+    tmp_path: Path, rule: str, status: int
+) -> None:
+    rules = ("--anonymous", rule)
+    with NodeProcess(tmp_path / "node") as node, ConsoleProcess(tmp_path, node.url, *rules) as console:
+        person = Person(console.address)
+        person.get("/login", **NOBODY)
+        assert person.post("/login", {"how": "anonymous"}, **NOBODY).status == status
 
 
 def test_too_many_wrong_passwords_wait(person: Person) -> None:

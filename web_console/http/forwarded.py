@@ -40,15 +40,28 @@ def origin_of(
     )
 
 
+def is_local(client: str) -> bool:
+    """Whether this is a loopback address. An unknown client is not local."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def inner_path(path: str, prefix: str) -> str:
     """Return the path with the prefix exactly once: some proxies remove it, others leave it."""
     return path if not prefix or path == prefix or path.startswith(f"{prefix}/") else prefix + path
 
 
 def _client(forwarded: str, trusted: Sequence[str]) -> str:
-    """The last address that is not a trusted proxy. The entries before it may be invented."""
-    entries = [entry.strip() for entry in forwarded.split(",") if entry.strip()][-16:]
-    return next((entry[:64] for entry in reversed(entries) if not _is_in(entry, trusted)), "")
+    """The last address that is not a trusted proxy. The entries before it may be invented.
+
+    If all are trusted, the last one: the proxy added it.
+    """
+    entries = [entry.strip()[:64] for entry in forwarded.split(",") if entry.strip()][-16:]
+    last = entries[-1] if entries else ""
+    return next((entry for entry in reversed(entries) if not _is_in(entry, trusted)), last)
 
 
 def _is_in(host: str, networks: Sequence[str]) -> bool:

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from amqp_streams.errors import AmqpStreamsError
+from service_parts.settings.choices import AnonymousAccess
+from web_console.http.forwarded import is_local
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
 from web_console.sessions.session import Session, log_in
@@ -55,6 +57,9 @@ async def enter(request: Request) -> Response:
         return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
     anonymous, token = form.get("how") == "anonymous", form.get("token", "")
     user = form.get("user", "")[:_NAME_MAX]
+    if anonymous and not _may_be_anonymous(request):
+        problem = "Only browsers on the machine of the console may continue without a login (--anonymous)."
+        return _form(request, problem=problem, status=403)
     if not anonymous and not user and not token:
         return _form(request, problem="Give a user and a password, or a token.", status=400)
     try:
@@ -102,11 +107,29 @@ async def _begin(request: Request, session: Session, address: str) -> Response:
     return answer
 
 
+def _may_be_anonymous(request: Request) -> bool:
+    # The node sees the console, not the browser: on one machine it would give the rights of this machine to
+    # each browser of the network.
+    rule = console_of(request).settings.anonymous
+    return rule is AnonymousAccess.ALWAYS or (
+        rule is AnonymousAccess.LOOPBACK and is_local(str(request.scope[CLIENT]))
+    )
+
+
 def _form(
     request: Request, *, problem: str = "", notice: str = "", status: int = 200, user: str = ""
 ) -> Response:
     csrf = request.cookies.get(_FORM_COOKIE, "") or secrets.token_urlsafe(32)
-    answer = page(request, "login.html", status=status, csrf=csrf, problem=problem, notice=notice, user=user)
+    answer = page(
+        request,
+        "login.html",
+        status=status,
+        csrf=csrf,
+        problem=problem,
+        notice=notice,
+        user=user,
+        anonymous=_may_be_anonymous(request),
+    )
     _set(request, answer, _FORM_COOKIE, csrf)
     return answer
 

@@ -11,7 +11,6 @@ import click
 
 from amqp_streams.cli.settings import PREFIX, file_contents, node_settings
 from amqp_streams.cli.terminal.console import say
-from amqp_streams.config import AnonymousAccess
 from service_parts.command_line.serving import (
     given_flags,
     print_schema,
@@ -19,7 +18,7 @@ from service_parts.command_line.serving import (
     setting_option,
     started,
 )
-from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 
 _setting = setting_option(PREFIX)
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from amqp_streams.config import AnonymousAccess, NodeSettings
+from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.identity.certificates import user_of
 from amqp_streams.server.identity.password_checks import PasswordChecks
@@ -40,6 +40,7 @@ from amqp_streams.wire.security.mechanisms import (
 )
 from amqp_streams.wire.security.saslprep import prepared_name
 from amqp_streams.wire.security.scram import ScramServer
+from service_parts.settings.choices import AnonymousAccess
 
 NONCE_BYTES: Final = 18
 QUIET_MS: Final = 10_000

@@ -14,7 +14,6 @@ from typing import Any, Final
 from argon2 import PasswordHasher
 
 from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings, TlsSettings
-from amqp_streams.config import AnonymousAccess
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.testing_amqp import InMemoryNode
@@ -29,6 +28,7 @@ from fuzz.target import Target, WrongError
 from fuzz.targets.engine.dialogue import Speaker
 from fuzz.targets.engine.speech import conversation
 from fuzz.values import mapping, value
+from service_parts.settings.choices import AnonymousAccess
 from service_parts.tokens.algorithms import TokenAlgorithm
 
 _HEADER: Final = b"AMQP\x03\x01\x00\x00"

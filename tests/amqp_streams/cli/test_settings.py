@@ -12,7 +12,6 @@ import pytest
 from amqp_streams.authentication import TlsSettings
 from amqp_streams.cli.settings import node_settings, settable, variable_of
 from amqp_streams.config import (
-    AnonymousAccess,
     GroupSettings,
     Limits,
     Listener,
@@ -22,6 +21,7 @@ from amqp_streams.config import (
     SyncMode,
 )
 from amqp_streams.errors import ConfigError
+from service_parts.settings.choices import AnonymousAccess
 from service_parts.settings.sources import Name, flag_of
 
 DIRECTORY: dict[Name, object] = {("data_dir",): "data"}

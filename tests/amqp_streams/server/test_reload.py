@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from amqp_streams import names
-from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings
+from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect, Right
 from amqp_streams.server.identity.guard import Guard, Login
@@ -28,6 +28,7 @@ from amqp_streams.server.reload import (
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from amqp_streams.wire.types import Symbol
+from service_parts.settings.choices import AnonymousAccess
 from service_parts.settings.differences import differences
 from tests.amqp_streams.decoded import condition_info, description
 

@@ -4,10 +4,11 @@ from functools import cache
 from typing import Final
 
 from amqp_streams.client.connection.mechanisms import Credentials
-from amqp_streams.config import AnonymousAccess, NodeSettings
+from amqp_streams.config import NodeSettings
 from amqp_streams.policy import AccessRule, Right
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm, ScramKeys
 from amqp_streams.wire.security.scram import ITERATIONS_MIN, make_keys, unmeetable_keys
+from service_parts.settings.choices import AnonymousAccess
 
 PLAIN_USER: Final = "user-plain"
 """Clients that are anonymous in worlds without logins."""
