@@ -61,7 +61,8 @@ class Command:
 def commands(program: str) -> list[Command]:
     """Return the commands of a program, the program first."""
     main = PROGRAMS[program]
-    return list(_walked(click.Context(main, info_name=program), main, (program,)))
+    context = click.Context(main, info_name=program, **main.context_settings)
+    return list(_walked(context, main, (program,)))
 
 
 def page_of(program: str) -> str:
