@@ -6,7 +6,6 @@ has the settings for access rules and quotas.
 """
 
 import ipaddress
-import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -19,13 +18,9 @@ from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from service_parts.settings.fields import Bytes, Milliseconds, Settings
+from service_parts.settings.listeners import Listener as Address
 
 PRODUCERS_MAX: Final = 100_000
-
-_HOST_PORT: Final = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})"
-)
-
 
 LogName = Annotated[str, AfterValidator(log_name)]
 
@@ -296,37 +291,10 @@ class ProducerSettings(Settings):
     )
 
 
-class Listener(Settings):
+class Listener(Address):
     """One address to listen on: `127.0.0.1:5672`, `[::1]:5672`, `0.0.0.0:5671` with tls."""
 
-    host: str = Field(min_length=1)
-    port: int = Field(ge=0, le=65_535)
     tls: bool = False
-
-    @classmethod
-    def parse(cls, text: str, *, tls: bool = False) -> Self:
-        """Parse `HOST:PORT`, with an IPv6 host in brackets. Port 0 lets the system choose.
-
-        Raises:
-            ValueError: the text has another form.
-        """
-        # An IPv6 address needs brackets: its colons would hide the port.
-        found = _HOST_PORT.fullmatch(text.strip())
-        if found is None or int(found["port"]) > 65_535:
-            message = (
-                f"{text!r} is not a valid address to listen on: use HOST:PORT with a port from 0 to 65535,"
-                " for example [::1]:5672"
-            )
-            raise ValueError(message)
-        return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: object) -> object:
-        return dict(cls.parse(value)) if isinstance(value, str) else value
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class NodeSettings(Settings):

@@ -22,11 +22,12 @@ from typing import Any, Final
 import uvloop
 
 from bench.process import usage
-from knative_gateway.config import GatewaySettings, Limits, Listener
+from knative_gateway.config import GatewaySettings, Limits
 from knative_gateway.http.listening import serve_http
 from knative_gateway.server import Addresses, Gateway
 from service_parts import logging_setup
 from service_parts.settings.choices import LogLevel
+from service_parts.settings.listeners import Listener
 
 PATH: Final = "/broker/default/bench"
 BROKER: Final = "apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: bench}\n"

@@ -16,9 +16,9 @@ from amqp_streams.client.endpoints.address import parse_all
 from knative_gateway.security.access import Verb
 from service_parts.settings.choices import LogFormat, LogLevel
 from service_parts.settings.fields import Settings
+from service_parts.settings.listeners import Listener
 from service_parts.tokens.algorithms import PublicKeyAlgorithm
 
-_HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S.*")
 
@@ -32,27 +32,6 @@ Texts = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 ]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-
-
-class Listener(Settings):
-    """An address to listen on."""
-
-    host: str
-    port: int = Field(ge=0, le=65_535)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        found = _HOST_PORT.fullmatch(value.strip())
-        if found is None:
-            message = f"{value!r} is not HOST:PORT, for example 127.0.0.1:8080 or [::1]:0"
-            raise ValueError(message)
-        return {"host": found["v6"] or found["host"], "port": int(found["port"])}
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _as_list(value: object) -> object:

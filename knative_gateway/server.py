@@ -47,7 +47,7 @@ from knative_gateway.part_settings import (
 )
 from knative_gateway.reloading import warn_of_restart
 from knative_gateway.replaying import DispatcherReplays
-from knative_gateway.running.addresses import base_url, is_loopback
+from knative_gateway.running.addresses import base_url
 from knative_gateway.running.figures import GatewayFigures
 from knative_gateway.running.merging import pack_registry
 from knative_gateway.running.parent import Alone, Parent, ParentLink, raise_error
@@ -58,6 +58,7 @@ from knative_gateway.security.inward import Inward
 from knative_gateway.security.tokens import credentials, wall_ms
 from knative_gateway.store.opening import Store, open_store, sqlite_url
 from knative_gateway.tracing_setup import create_ingress, start_traces
+from service_parts.networks import is_this_machine
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
@@ -284,7 +285,7 @@ class Gateway:
         gc.collect()
         gc.freeze()  # the objects of the start are never released: garbage collection skips them
         gc.set_threshold(GC_OBJECTS)
-        if self.gate.open and any(not is_loopback(listener.host) for listener in self.settings.listen):
+        if self.gate.open and any(not is_this_machine(listener.host) for listener in self.settings.listen):
             message = "every client that can connect may read and change resources and send events"
             log.warning("no_tokens", message=message, remedy="set tokens or jwt")
         log.info("gateway_ready", state_dir=str(self.settings.state_dir), url=base_url)

@@ -1,4 +1,4 @@
-"""The networks of clients, and which of them has the most members.
+"""The addresses and networks of clients, and which of them has the most members.
 
 At a limit, a listener closes a member of the network with the most, so that one client cannot keep all others
 out. Law: the time of each operation does not depend on how many networks or members exist. Pure.
@@ -28,6 +28,20 @@ def network_of(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is an address by which a machine reaches itself. Names and other texts are not."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host of a URL or a listener is a loopback address, or the name of them."""
+    return host == "localhost" or is_loopback(host)
 
 
 class Crowds(Generic[_M]):

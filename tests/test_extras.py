@@ -196,7 +196,8 @@ def test_the_node_extra_runs_a_node(tmp_path: Path) -> None:
 def test_the_gateway_extra_starts_a_gateway_with_a_node_of_its_own(tmp_path: Path) -> None:
     code = """
 import asyncio, os, signal
-from knative_gateway.config import GatewaySettings, Listener
+from knative_gateway.config import GatewaySettings
+from service_parts.settings.listeners import Listener
 from knative_gateway.server import run
 settings = GatewaySettings(listen=(Listener(host="127.0.0.1", port=0),), state_dir=sys.argv[1])
 sys.exit(run(settings, ready=lambda found: (print(*found), os.kill(os.getpid(), signal.SIGTERM))))

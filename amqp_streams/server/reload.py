@@ -16,12 +16,12 @@ from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.node import revoked
 from amqp_streams.server.identity.guard import Guard
 from amqp_streams.server.identity.users import UsersFile
-from amqp_streams.server.listening.sockets import is_loopback
 from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from service_parts.networks import is_this_machine
 from service_parts.settings.differences import differences
 
 AT_ONCE: Final = (
@@ -143,9 +143,7 @@ def reload_tokens(guard: Guard) -> Reloaded:
 def warn_if_open(settings: NodeSettings) -> None:
     """Warn if every user may do everything, and clients on other machines can connect."""
     listeners = (*settings.listen, *filter(None, [settings.admin_listen]))
-    if not settings.access and not all(
-        listener.host == "localhost" or is_loopback(listener.host) for listener in listeners
-    ):
+    if not settings.access and not all(is_this_machine(listener.host) for listener in listeners):
         message = "every user may do everything on every log"
         log.warning("no_access_rules", message=message, remedy="write [[access]] rules")
 

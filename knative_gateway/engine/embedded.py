@@ -19,8 +19,8 @@ import structlog
 
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError, UnavailableError
-from knative_gateway.running.children import die_with
 from knative_gateway.running.supervising import Supervisor
+from service_parts.children import die_with, end_child
 from service_parts.settings.choices import LogFormat, LogLevel
 
 START_S_MAX: Final = 120.0
@@ -177,20 +177,8 @@ class EmbeddedNode:
         log.info("node_started", url=f"amqp://{self.address}", pid=self._process.pid)
 
     async def _end(self) -> None:
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S_MAX):
-                await process.wait()
-        except TimeoutError:
+        if self._process is not None and not await end_child(self._process, STOP_S_MAX):
             log.warning("node_killed", after_s=STOP_S_MAX)
-            process.kill()
-            await process.wait()
-        except asyncio.CancelledError:
-            process.kill()  # the cancelled caller does not wait for it
-            raise
 
 
 def embedded_node(settings: GatewaySettings, tasks: Supervisor) -> EmbeddedNode:

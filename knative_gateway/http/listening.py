@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.config import Limits, Listener, TlsSettings
+from knative_gateway.config import Limits, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http.asgi import App, AsgiHandler
 from knative_gateway.http.backlog import Backlog
@@ -23,6 +23,7 @@ from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.http.service import Service
 from knative_gateway.running.supervising import Supervisor
 from service_parts.certificate_files import CertificateFileError, load_certificate
+from service_parts.settings.listeners import Listener
 
 BACKLOG: Final = 2048
 HANDSHAKE_S: Final = 10.0

@@ -1,6 +1,5 @@
 """The addresses at which clients reach the gateway."""
 
-from ipaddress import ip_address
 from typing import Final
 
 import structlog
@@ -34,11 +33,3 @@ def base_url(settings: GatewaySettings, bound: str, *, shared: bool) -> str:
         log.warning("public_url_not_set", message=message, remedy="set public_url")
         host = _EVERYWHERE[host]
     return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to a listener on this host."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

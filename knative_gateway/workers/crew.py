@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from knative_gateway.running.channel import Channel, Message
-from knative_gateway.running.children import die_with
 from knative_gateway.workers.gathering import Gathering
 from knative_gateway.workers.supervision import Effect, GiveUp, Kill, Lead, Start, Supervision
+from service_parts.children import die_with
 
 BEAT_S: Final = 1.0
 """How often the parent sends the state of all workers even if it did not change."""

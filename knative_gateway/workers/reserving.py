@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from knative_gateway.config import Listener
 from knative_gateway.errors import ConfigError, InUseError
+from service_parts.settings.listeners import Listener
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import uvloop
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from knative_gateway.config import GatewaySettings, Listener
+from knative_gateway.config import GatewaySettings
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.errors import ConfigError, GatewayError, InUseError, UnavailableError
 from knative_gateway.reloading import warn_of_restart
@@ -28,6 +28,7 @@ from knative_gateway.workers.crew import Crew
 from knative_gateway.workers.handing import Files, HandedFiles, packed, read_files
 from knative_gateway.workers.reserving import reserved
 from knative_gateway.workers.shares import share
+from service_parts.settings.listeners import Listener
 
 Addresses = dict[str, list[str]]
 Ready = Callable[[Addresses], None]

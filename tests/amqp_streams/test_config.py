@@ -61,34 +61,6 @@ def test_an_unknown_setting_is_refused() -> None:
         LogSettings.model_validate({"retentoin": "7d"})
 
 
-@pytest.mark.parametrize(
-    "text", ["127.0.0.1:5672", "localhost:0", "[::1]:5672", "[fe80::1%eth0]:5671", "0.0.0.0:65535"]
-)
-def test_an_address_to_listen_on_prints_as_it_is_written(text: str) -> None:
-    assert str(Listener.parse(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "5672",
-        ":5672",
-        "localhost",
-        "localhost:",
-        "::1:5672",
-        "[::1]",
-        "a:65536",
-        "a:-1",
-        "a b:1",
-        "amqp://a:1",
-    ],
-)
-def test_a_wrong_address_to_listen_on_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="HOST:PORT"):
-        Listener.parse(text)
-
-
 def test_listeners_and_the_sync_mode_are_read_from_text(tmp_path: Path) -> None:
     settings = NodeSettings.model_validate(
         {"data_dir": tmp_path, "listen": ["[::1]:0"], "admin_listen": "localhost:8672", "sync": "interval:50"}

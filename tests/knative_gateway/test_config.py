@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from knative_gateway.config import GatewaySettings, Limits, Listener
+from knative_gateway.config import GatewaySettings, Limits
 
 
 def test_everything_has_a_default() -> None:
@@ -14,16 +14,6 @@ def test_everything_has_a_default() -> None:
     assert str(settings.amqp_listen) == "127.0.0.1:0"
     assert settings.state_dir == Path("knative-gateway-state")
     assert settings.limits.body == 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [("0.0.0.0:80", "0.0.0.0", 80), ("[::1]:0", "::1", 0), (" localhost:8080 ", "localhost", 8080)],
-)
-def test_an_address_is_parsed_and_formatted(text: str, host: str, port: int) -> None:
-    listener = Listener.model_validate(text)
-    assert (listener.host, listener.port) == (host, port)
-    assert str(listener) == text.strip()
 
 
 @pytest.mark.parametrize(

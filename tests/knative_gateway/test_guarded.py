@@ -15,7 +15,6 @@ from knative_gateway.cli.commands.kubeconfig import kubeconfig
 from knative_gateway.cli.settings import gateway_settings
 from knative_gateway.config import GatewaySettings
 from knative_gateway.resources.documents.manifests import written_yaml
-from knative_gateway.running.addresses import is_loopback
 from knative_gateway.server import Gateway
 from tests.amqp_streams.server.peers import Authority
 from tests.knative_gateway.api.client import trigger
@@ -165,10 +164,3 @@ def test_the_settings_that_are_shown_are_read(tmp_path: Path) -> None:
     assert settings.jwt is not None
     assert (settings.tokens, settings.jwt.keys) == (tmp_path / "tokens.csv", tmp_path / "issuer-keys.json")
     assert [rule.allow for rule in settings.rules] == [("read", "write", "send"), ("send",), ("send",)]
-
-
-def test_a_listener_on_loopback_only_is_recognized() -> None:
-    assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")] == [True] * 4
-    assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.example.com")] == [
-        False
-    ] * 4  # not bound to

@@ -38,7 +38,7 @@ _MODULES: Final = (
 )
 IN_A_FORK: Final = "# may run in a fork\n"
 """What the code of `-c` begins with if a fork may run it."""
-_CHILDREN: Final = "knative_gateway.running.children"
+_CHILDREN: Final = "service_parts.children"
 """A child that this module prepares ends with the gateway."""
 _READ_AT_START: Final = (b"PYTHON", b"LANG", b"LC_", b"LD_", b"MALLOC_")
 """Variables that an interpreter obeys only at its start."""

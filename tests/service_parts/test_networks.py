@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_parts.networks import Crowds, network_of
+from service_parts.networks import Crowds, is_loopback, is_this_machine, network_of
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,38 @@ from service_parts.networks import Crowds, network_of
 )
 def test_clients_of_one_network_count_as_one(host: str, network: str) -> None:
     assert network_of(host) == network
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("fe80::1%lo", False),
+        ("localhost", False),
+        ("", False),
+        ("?", False),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
+        ("127.0.0.1.example", False),
+    ],
+)
+def test_only_loopback_addresses_are_this_machine(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_a_listener_on_loopback_is_for_this_machine(host: str) -> None:
+    assert is_this_machine(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "gateway.example", "localhost.example"])
+def test_a_listener_on_another_address_is_not(host: str) -> None:
+    assert not is_this_machine(host)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 11), st.sampled_from("abcd"))))

@@ -40,15 +40,6 @@ def origin_of(
     )
 
 
-def is_local(client: str) -> bool:
-    """Whether this is a loopback address. An unknown client is not local."""
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
 def inner_path(path: str, prefix: str) -> str:
     """Return the path with the prefix exactly once: some proxies remove it, others leave it."""
     return path if not prefix or path == prefix or path.startswith(f"{prefix}/") else prefix + path

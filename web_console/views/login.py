@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from amqp_streams.errors import AmqpStreamsError
+from service_parts.networks import is_loopback
 from service_parts.settings.choices import AnonymousAccess
-from web_console.http.forwarded import is_local
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
 from web_console.sessions.session import Session, log_in
@@ -112,7 +112,7 @@ def _may_be_anonymous(request: Request) -> bool:
     # each browser of the network.
     rule = console_of(request).settings.anonymous
     return rule is AnonymousAccess.ALWAYS or (
-        rule is AnonymousAccess.LOOPBACK and is_local(str(request.scope[CLIENT]))
+        rule is AnonymousAccess.LOOPBACK and is_loopback(str(request.scope[CLIENT]))
     )
 
 

@@ -26,9 +26,9 @@ from amqp_streams.server.listening.sockets import (
     BoundAddress,
     bind,
     format_address,
-    is_loopback,
 )
 from amqp_streams.server.listening.tls import TlsContext
+from service_parts.networks import is_loopback
 
 RECEIVE_BYTES: Final = 256 << 10
 # After close: how long a client may take to read what is buffered and to close its side, before it is cut

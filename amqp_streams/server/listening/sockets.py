@@ -7,7 +7,6 @@ cannot count a connection before its handshake.
 
 import asyncio
 import errno
-import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
@@ -58,15 +57,6 @@ class BoundAddress:
 def format_address(host: str, port: int) -> str:
     """Formats as `127.0.0.1:5672` or `[::1]:5672`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address (not a name) is a loopback address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # A name or a path of a socket, which is not an address.
-        return False
 
 
 class Admission:

@@ -21,7 +21,8 @@ from amqp_streams.server.listening.channel import (
     Connection,
     ConnectionFactory,
 )
-from amqp_streams.server.listening.sockets import format_address, is_loopback
+from amqp_streams.server.listening.sockets import format_address
+from service_parts.networks import is_loopback, is_this_machine
 
 # The registered name (section 2.1), and the name that older clients of Azure use.
 SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
@@ -251,4 +252,4 @@ def _is_local_origin(origin: str | None) -> bool:
     except ValueError:
         # Not a URL: such an origin is not one of this machine.
         return False
-    return host == "localhost" or is_loopback(host)
+    return is_this_machine(host)

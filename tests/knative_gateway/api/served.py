@@ -9,10 +9,11 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from knative_gateway.api import Api
-from knative_gateway.config import Limits, Listener
+from knative_gateway.config import Limits
 from knative_gateway.http.listening import serve_http
 from knative_gateway.security.access import Gate
 from knative_gateway.store import open_store, sqlite_url
+from service_parts.settings.listeners import Listener
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_every_command_has_examples_and_usage_errors_in_json(words: tuple[str, .
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["serve", "--listen", "nowhere"], 2, "'nowhere' is not HOST:PORT"),
+        (["serve", "--listen", "nowhere"], 2, "'nowhere' is not a valid address"),
         (["serve", "--amqp", "x"], 2, "amqp"),
         (["serve", "--config", "/none.toml"], 2, "cannot read"),
         (["nonsense"], 2, "No such command"),

@@ -48,7 +48,7 @@ def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
     ("file", "words"),
     [
         ("listen = 5", "listen"),
-        ('listen = ["x"]', "listen.0 .*g.toml.*: 'x' is not HOST:PORT"),
+        ('listen = ["x"]', "listen.0 .*g.toml.*: 'x' is not a valid address"),
         ("[limits]\nbody = 5", "limits.body .*g.toml"),
         ("[limits]\nbodies = 5", "limits.bodies .*unknown setting; the settings are append"),
         ("[other]\nx = 5", "other .*unknown setting; the settings are amqp"),

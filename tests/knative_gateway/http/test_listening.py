@@ -11,10 +11,11 @@ import pytest
 from pydantic import ByteSize
 from structlog.testing import capture_logs
 
-from knative_gateway.config import Limits, Listener, TlsSettings
+from knative_gateway.config import Limits, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http import listening
 from knative_gateway.http.listening import HELD_BYTES_MIN, SHED_REPORT_S, HttpServer, serve_http
+from service_parts.settings.listeners import Listener
 from tests.amqp_streams.server.peers import Authority
 from tests.knative_gateway.dispatcher.rig import until
 

@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from event_formats.amqp_binding import decode, passed_on
-from knative_gateway.config import Limits, Listener
+from knative_gateway.config import Limits
 from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableError
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ingress.direct import FastPath, rendered
 from knative_gateway.ports import Route
+from service_parts.settings.listeners import Listener
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, EVENT, routes
 from tests.knative_gateway.dispatcher.rig import until
 from tests.knative_gateway.memory_log import MemoryEventLog

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from knative_gateway.config import Listener
 from knative_gateway.errors import ConfigError, InUseError
 from knative_gateway.workers.reserving import reserved
+from service_parts.settings.listeners import Listener
 
 
 def listening(address: Listener, *, shares: bool) -> socket.socket:

@@ -32,7 +32,7 @@ def test_each_source_is_named(tmp_path: Path) -> None:
     ("main", "words", "sentence"),
     [
         (node_main, ["--data-dir", "d", "--listen", "nowhere"], "'nowhere' is not a valid address"),
-        (gateway_main, ["--listen", "nowhere"], "'nowhere' is not HOST:PORT"),
+        (gateway_main, ["--listen", "nowhere"], "'nowhere' is not a valid address"),
     ],
 )
 def test_a_value_that_is_not_valid_is_a_usage_error(main: object, words: list[str], sentence: str) -> None:

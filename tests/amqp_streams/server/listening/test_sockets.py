@@ -17,8 +17,8 @@ from amqp_streams.server.listening.sockets import (
     _reason,
     bind,
     format_address,
-    is_loopback,
 )
+from service_parts.networks import is_loopback
 
 
 @pytest.mark.parametrize(
@@ -31,25 +31,6 @@ from amqp_streams.server.listening.sockets import (
 )
 def test_addresses_are_written_as_in_urls(host: str, port: int, text: str) -> None:
     assert format_address(host, port) == str(BoundAddress(host, port, tls=False)) == text
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.9.10", True),
-        ("::1", True),
-        ("0.0.0.0", False),
-        ("10.0.0.1", False),
-        ("::", False),
-        ("fe80::1%lo", False),
-        ("localhost", False),
-        ("", False),
-        ("?", False),
-    ],
-)
-def test_only_loopback_addresses_are_this_machine(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 async def test_admission_counts_each_member_once_and_forgets_other_containers() -> None:

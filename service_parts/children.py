@@ -1,5 +1,6 @@
-"""[io] Child processes that end with the gateway."""
+"""[io] Child processes that end with their parent."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -28,3 +29,21 @@ def die_with(parent: int, sent: signal.Signals) -> Callable[[], None] | None:
             os._exit(1)
 
     return ask
+
+
+async def end_child(process: asyncio.subprocess.Process, within_s: float) -> bool:
+    """End a process: SIGTERM, then SIGKILL after `within_s`. Returns whether SIGTERM was enough."""
+    if process.returncode is not None:
+        return True
+    process.terminate()
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return False
+    except asyncio.CancelledError:
+        process.kill()  # the cancelled caller does not wait for it
+        raise
+    return True
