@@ -297,6 +297,32 @@ class Listener(Address):
     tls: bool = False
 
 
+class ConsoleSettings(Settings):
+    """The web console, which the node runs in a process of its own. It needs the extra `console`."""
+
+    listen: Address = Field(
+        description="Where browsers connect, for example `127.0.0.1:8081`. The admin listener redirects"
+        " `/console` there."
+    )
+    url: str | None = Field(
+        default=None,
+        description="How the console connects to the node: a URL without a user. By default the first address"
+        " of `listen`; required if all of them use TLS, because the certificate has a name.",
+    )
+    ca: Path | None = Field(
+        default=None, description="Authorities that signed the certificate of the node, PEM, for `url`."
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Names by which browsers may reach the console. By default on loopback `localhost`, else"
+        " all.",
+    )
+    anonymous: AnonymousAccess = Field(
+        default=AnonymousAccess.LOOPBACK,
+        description="Which browsers may continue without a login, if the node allows it.",
+    )
+
+
 class NodeSettings(Settings):
     """The settings of `amqp-streams serve`."""
 
@@ -323,6 +349,7 @@ class NodeSettings(Settings):
             " and `/amqp`."
         ),
     )
+    console: ConsoleSettings | None = None
     tls: TlsSettings | None = None
     users_file: Path | None = Field(
         default=None,
@@ -416,5 +443,12 @@ class NodeSettings(Settings):
             listener.tls for listener in (*self.listen, *filter(None, [self.admin_listen]))
         ):
             message = "a listener uses TLS but no certificate is set: set --tls-certificate and --tls-key"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _the_console_can_connect(self) -> Self:
+        if self.console is not None and self.console.url is None and all(one.tls for one in self.listen):
+            message = "all listeners use TLS: set console.url to a URL with the name in the certificate"
             raise ValueError(message)
         return self

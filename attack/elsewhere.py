@@ -41,6 +41,9 @@ SHOWN_BY: Final = {
         "tests/amqp_streams/storage/test_crashes.py"
         "::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when"
     ),
+    "node GET /console": (
+        "tests/amqp_streams/server/test_console.py::test_a_node_serves_a_console_and_starts_it_again"
+    ),
     "node groups: cursor_flush_ms": (
         f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more"
     ),

@@ -8,6 +8,9 @@ import ipaddress
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
+EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+"""Addresses that are valid for binding only, and those to connect to."""
+
 _M = TypeVar("_M", bound=Hashable)
 
 
@@ -42,6 +45,11 @@ def is_loopback(host: str) -> bool:
 def is_this_machine(host: str) -> bool:
     """Whether a host of a URL or a listener is a loopback address, or the name of them."""
     return host == "localhost" or is_loopback(host)
+
+
+def reachable(host: str) -> str:
+    """Return the host by which this machine reaches a listener that is bound to `host`."""
+    return EVERYWHERE.get(host, host)
 
 
 class Crowds(Generic[_M]):

@@ -15,7 +15,6 @@ from web_console.serving import serve
 from web_console.settings import IDLE_S, LOOPBACK, SESSIONS_MAX, ConsoleSettings
 
 _URL: Final = "amqp://127.0.0.1:5672"
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @click.command()
@@ -24,7 +23,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
     default="127.0.0.1:8081",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where browsers connect; unix:PATH for a reverse proxy on this machine.",
+    help="Where browsers connect; unix:PATH for a reverse proxy on this machine; fd:N for a bound socket.",
 )
 @click.option(
     "--url",
@@ -122,14 +121,13 @@ def console(
         # Everyone who opens the console would be this user.
         message = "--url: give the address of the node without a user: people log in with their own"
         raise ConfigError(message)
-    local = listen.startswith(("127.", "localhost:", "[::1]"))
     settings = ConsoleSettings(
         url=url,
         ca_file=ca,
         plain_without_tls=plain_without_tls,
         anonymous=AnonymousAccess(anonymous),
         root_path=root_path.rstrip("/"),
-        hosts=hosts or (_LOCAL if local else ()),
+        hosts=hosts,
         trusted_proxies=proxies or LOOPBACK,
         sessions_max=sessions,
         idle_s=idle,

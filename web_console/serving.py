@@ -5,14 +5,16 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
 
 from amqp_streams.errors import ConfigError
+from service_parts.networks import is_loopback
 from web_console.app import Application, application
 from web_console.settings import ConsoleSettings
 
@@ -22,16 +24,38 @@ _HEAD_BYTES_MAX: Final = 64 << 10
 """The head of a request: that of live figures names the logs of a page."""
 _DRAIN_S: Final = 3
 _UNIX: Final = "unix:"
+_INHERITED: Final = "fd:"
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+"""The hosts on a loopback address: a page under a name of its own must not reach the console."""
 
 log = structlog.get_logger("web_console")
 
 
-def bind(listen: str) -> tuple[socket.socket, str]:
-    """Return a listening socket for `HOST:PORT` or `unix:PATH`, and its address.
+def bind(listen: str) -> tuple[list[socket.socket], str]:
+    """Return sockets for `HOST:PORT`, `unix:PATH` or `fd:NUMBER,…`, and the first address.
+
+    `fd:`: sockets that the parent process has bound.
 
     Raises:
         ConfigError: the address is not valid, or cannot be bound.
     """
+    if listen.startswith(_INHERITED):
+        return _inherited(listen.removeprefix(_INHERITED))
+    sock, address = _bound(listen)
+    return [sock], address
+
+
+def _inherited(numbers: str) -> tuple[list[socket.socket], str]:
+    try:
+        sockets = [socket.socket(fileno=int(number)) for number in numbers.split(",")]
+        bound = sockets[0].getsockname()
+    except (OSError, ValueError) as error:
+        message = f"listen: {_INHERITED}{numbers} is not a list of descriptors of bound sockets"
+        raise ConfigError(message) from error
+    return sockets, _written(bound)
+
+
+def _bound(listen: str) -> tuple[socket.socket, str]:
     if listen.startswith(_UNIX):
         return _bind_unix(Path(listen.removeprefix(_UNIX)))
     host, colon, port = listen.rpartition(":")
@@ -48,8 +72,12 @@ def bind(listen: str) -> tuple[socket.socket, str]:
         sock.close()
         message = f"listen: cannot listen on {listen}: {error.strerror or error}"
         raise ConfigError(message) from error
-    bound = sock.getsockname()
-    return sock, f"[{bound[0]}]:{bound[1]}" if family == socket.AF_INET6 else f"{bound[0]}:{bound[1]}"
+    return sock, _written(sock.getsockname())
+
+
+def _written(bound: Any) -> str:
+    host, port = bound[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bind_unix(path: Path) -> tuple[socket.socket, str]:
@@ -74,7 +102,9 @@ def _bind_unix(path: Path) -> tuple[socket.socket, str]:
 
 def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) -> None:
     """Serve the console until SIGTERM or SIGINT. `ready` is called with the address."""
-    sock, address = bind(listen)
+    sockets, address = bind(listen)
+    if not settings.hosts and is_loopback(address.rpartition(":")[0].strip("[]")):
+        settings = replace(settings, hosts=_LOCAL)
     app = application(settings)
     config = uvicorn.Config(
         app,
@@ -92,7 +122,7 @@ def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) 
         timeout_keep_alive=30,
     )
 
-    asyncio.run(_Server(config, app, partial(_begun, settings, address, ready)).serve([sock]))
+    asyncio.run(_Server(config, app, partial(_begun, settings, address, ready)).serve(sockets))
     log.info("console_stopped", address=address)
 
 

@@ -12,7 +12,15 @@ from typing import Final
 from pydantic import AliasChoices, BaseModel, ValidationError
 
 from amqp_streams.authentication import ExternalRule, OAuthSettings, TlsSettings
-from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings
+from amqp_streams.config import (
+    ConsoleSettings,
+    GroupSettings,
+    Limits,
+    Listener,
+    LogSettings,
+    NodeSettings,
+    ProducerSettings,
+)
 from amqp_streams.errors import ConfigError
 from amqp_streams.kafka_settings import KafkaSettings
 from amqp_streams.policy import AccessRule, Quota, Redirect
@@ -35,6 +43,7 @@ from service_parts.settings.sources import (
 PREFIX: Final = "AMQP_STREAMS_"
 
 _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "console": ConsoleSettings,
     "groups": GroupSettings,
     "kafka": KafkaSettings,
     "limits": Limits,
@@ -54,6 +63,7 @@ them.
 """
 _LISTS: Final = frozenset(
     {
+        ("console", "hosts"),
         ("groups", "only"),
         ("listen",),
         ("listen_tls",),
@@ -73,6 +83,7 @@ _PATHS: Final = frozenset(
         ("tls", "client_ca"),
         ("oauth", "keys"),
         ("oauth", "secret_file"),
+        ("console", "ca"),
         ("kafka", "ca"),
         ("kafka", "certificate"),
         ("kafka", "key"),

@@ -22,6 +22,7 @@ from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
 from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.console import Console, node_url
 from amqp_streams.server.identity.guard import Guard
 from amqp_streams.server.identity.password_checks import RUNNING_MAX
 from amqp_streams.server.identity.users import UsersFile
@@ -133,6 +134,7 @@ class Server:
         self._executor: Final = ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="passwords")
         self._guard: Guard | None = None
         self._admin: AdminServer | None = None
+        self._console: Console | None = None
         self._listeners: Listeners | None = None
         self._reload_when_ready = False
         self._place: Final = str(settings.data_dir or "Kafka")
@@ -172,10 +174,16 @@ class Server:
             settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission
         )
         self.addresses["amqp"] = [str(address) for address in self._listeners.addresses]
+        if settings.console is not None:
+            url = settings.console.url or node_url(self._listeners.addresses)
+            self._console = Console(settings, settings.console, url)
+            await self._console.start()
+            self.addresses["console"] = self._console.addresses
         self.service.start()
         self.service.ready = True
         if self._admin is not None:
             self._admin.phase = Phase.READY
+            self._admin.console = self._console
         # Without garbage: what is frozen is never collected.
         gc.collect()
         gc.freeze()  # start-up objects stay alive, so later collections skip them
@@ -277,6 +285,8 @@ class Server:
             error = PeerError(names.CONNECTION_FORCED, "the server is shutting down")
             for connection in tuple(self.service.connections):
                 connection.shut(error)
+        if self._console is not None:
+            await self._console.stop()
         if self._listeners is not None:
             await self._listeners.close(drain_s)
         if self._admin is not None:

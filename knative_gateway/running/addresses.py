@@ -1,15 +1,10 @@
 """The addresses at which clients reach the gateway."""
 
-from typing import Final
-
 import structlog
 
 from knative_gateway.config import GatewaySettings
-
-_EVERYWHERE: Final = {
-    "0.0.0.0": "127.0.0.1",  # noqa: S104
-    "[::]": "[::1]",
-}
+from service_parts.networks import EVERYWHERE, reachable
+from service_parts.settings.listeners import Listener
 
 log = structlog.get_logger("knative_gateway")
 
@@ -26,10 +21,10 @@ def base_url(settings: GatewaySettings, bound: str, *, shared: bool) -> str:
         message = "each gateway writes its own address into the status of Brokers and Channels"
         log.warning("public_url_not_set", message=message, remedy="set public_url")
     host, _, port = bound.rpartition(":")
-    if host in _EVERYWHERE:
+    if host.strip("[]") in EVERYWHERE:
         # A wildcard address is valid for binding only. A sender on this machine needs an address that it can
         # connect to.
         message = "other machines cannot reach the addresses of Brokers and Channels"
         log.warning("public_url_not_set", message=message, remedy="set public_url")
-        host = _EVERYWHERE[host]
-    return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
+    listener = Listener(host=reachable(host.strip("[]")), port=int(port))
+    return f"{'http' if settings.tls is None else 'https'}://{listener}"

@@ -73,6 +73,27 @@ _setting = setting_option(PREFIX)
     help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.",
 )
 @_setting(
+    "console",
+    "listen",
+    metavar="HOST:PORT",
+    help="Serve the web console here, from a process of its own.",
+)
+@_setting("console", "url", metavar="URL", help="How the console connects to the node, if only with TLS.")
+@_setting("console", "ca", metavar="FILE", help="Authorities of the node's certificate, for that URL.")
+@_setting(
+    "console",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name by which browsers may reach the console; may be repeated.",
+)
+@_setting(
+    "console",
+    "anonymous",
+    metavar="|".join(AnonymousAccess),
+    help="Which browsers may continue without a login.  [default: loopback]",
+)
+@_setting(
     "log",
     metavar="NAME:PARTITIONS",
     multiple=True,
@@ -161,6 +182,7 @@ def serve(
       amqp-streams serve --config node.toml --check
       amqp-streams serve --schema > node.schema.json
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
+      amqp-streams serve --data-dir data --console-listen 127.0.0.1:8081
       amqp-streams serve --store kafka --kafka-servers a:9092,b:9092,c:9092 --log temps:4
       amqp-streams serve --data-dir data --users users --listen-tls 0.0.0.0:5671 \\
         --tls-certificate c.pem --tls-key k.pem

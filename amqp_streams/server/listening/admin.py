@@ -8,14 +8,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -67,6 +67,13 @@ class Phase(StrEnum):
     STOPPING = "stopping"
 
 
+class WebConsole(Protocol):
+    """The console of the node."""
+
+    def location(self, host: str) -> str:
+        """Return the URL for a browser that reached the node as `host`."""
+
+
 class AdminServer:
     """The admin listener.
 
@@ -84,6 +91,7 @@ class AdminServer:
     ) -> None:
         self.phase = Phase.STARTING
         self.factory: ConnectionFactory | None = None
+        self.console: WebConsole | None = None
         self.metrics: Final = metrics
         self.channels: Final[set[WebSocketChannel]] = set()
         self._admission: Final = admission
@@ -205,6 +213,7 @@ class AdminServer:
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
                 Route("/metrics", self._metrics),
+                Route("/console", self._to_console),
                 *(WebSocketRoute(path, self._websocket) for path in WEBSOCKET_PATHS),
                 WebSocketRoute("/{path:path}", self._no_websocket),
             ],
@@ -226,6 +235,11 @@ class AdminServer:
 
     async def _metrics(self, _request: Request) -> Response:
         return Response(await self.metrics.shared_text(), media_type=CONTENT_TYPE)
+
+    async def _to_console(self, request: Request) -> Response:
+        if self.console is None:
+            raise HTTPException(404)
+        return RedirectResponse(self.console.location(request.url.hostname or "localhost"))
 
     async def _websocket(self, socket: WebSocket) -> None:
         subprotocol = chosen_subprotocol(socket.scope["subprotocols"])

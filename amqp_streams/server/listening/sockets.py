@@ -16,10 +16,10 @@ from typing import Final
 
 import structlog
 
-from amqp_streams.config import Listener
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import peer_network
 from service_parts.networks import Crowds
+from service_parts.settings.listeners import Listener as Address
 
 BACKLOG: Final = 1024
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
@@ -145,7 +145,7 @@ class Seldom:
         self._next_at, self._left_out = now + QUIET_S, 0
 
 
-async def bind(listener: Listener) -> list[socket.socket]:
+async def bind(listener: Address) -> list[socket.socket]:
     """Return listening sockets for every address of `listener.host`; a name may have several.
 
     IPv6 sockets accept IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
