@@ -21,6 +21,7 @@ from event_formats.amqp_binding.writing import (
 from event_formats.attributes import NAME_LENGTH_MAX, check_name, check_value, is_free
 from event_formats.errors import InvalidEventError
 from event_formats.event import SPEC_VERSIONS
+from event_formats.host import is_host
 from event_formats.media import announces_event
 from event_formats.memory import Memory
 from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, HTTP_PREFIX, ID, KEY
@@ -239,7 +240,7 @@ class RequestTranscoder:
 
     def _other(self, name: bytes, value: bytes) -> _Known:
         if name == b"host":
-            return _HOST_HEADER
+            return _HOST_HEADER if is_host(value) else _UNUSUAL_HEADER
         if name == b"content-length":
             # `int` of a long text is slow, and the text comes from a peer.
             number = value.isdigit() and len(value) <= _LENGTH_DIGITS

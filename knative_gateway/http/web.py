@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from event_formats.host import is_host
 from knative_gateway.errors import UnavailableError
 from knative_gateway.http.asgi import App
 from knative_gateway.http.turns import Turns
@@ -24,6 +25,9 @@ PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 _NOT_ONE_HOST: Final = PlainTextResponse(
     "an HTTP/1.1 request must have exactly one Host header\n", status_code=400
+)
+_NOT_A_HOST: Final = PlainTextResponse(
+    "the Host header must be a host name or an IP address, with or without a port\n", status_code=400
 )
 
 FIGURES_KEPT_S: Final = 1.0
@@ -116,11 +120,14 @@ class Web:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request.
 
-        A request without a Host header, or with several, is refused: proxies and the gateway could read it
-        differently (RFC 9112, 3.2).
+        A request without a Host header, with several, or with one that is not valid is refused: proxies and
+        the gateway could read it differently (RFC 9112, 3.2). Only a client of HTTP/1.0 may leave Host out.
         """
-        if scope["http_version"] == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             await _NOT_ONE_HOST(scope, receive, send)
+        elif hosts and not is_host(hosts[0]):
+            await _NOT_A_HOST(scope, receive, send)
         elif scope["path"].startswith(EVENTS):
             await self._ingress(scope, receive, send)
         else:

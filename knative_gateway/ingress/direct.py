@@ -149,7 +149,7 @@ def _request(headers: Headers) -> Request | None:
         request = Request(headers)
     except (BadRequestError, UnsupportedMediaError):
         return None
-    return None if request.batch or request.hosts != 1 else request
+    return None if request.batch or not request.has_host else request
 
 
 def rendered(answer: Answer, default_headers: Headers, *, close: bool) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
+from event_formats.host import is_host
 from event_formats.media import BATCH
 from knative_gateway.delivery.headers import (
     FORWARDED,
@@ -56,11 +57,20 @@ class Request:
     """The headers of one request.
 
     `trace`: traceparent and tracestate. `passed_on`: headers that are stored with the event and passed on to
-    its subscribers. `batch`: the body is a batch of events, which may be empty. `hosts`: the number of Host
-    headers.
+    its subscribers. `batch`: the body is a batch of events, which may be empty. `has_host`: the request has
+    exactly one Host header, and its value is valid.
     """
 
-    __slots__ = ("_passed_on_bytes", "authorization", "batch", "hosts", "length", "passed_on", "trace")
+    __slots__ = (
+        "_hosts",
+        "_passed_on_bytes",
+        "authorization",
+        "batch",
+        "has_host",
+        "length",
+        "passed_on",
+        "trace",
+    )
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Read the headers. Names must be in lower case, as in ASGI.
@@ -71,7 +81,8 @@ class Request:
                 or the request has two Authorization headers: proxies and the gateway might use different
                 ones.
         """
-        self.hosts = 0
+        self.has_host = False
+        self._hosts = 0
         self.authorization: str | None = None
         self.batch = False
         self.length: int | None = None
@@ -98,7 +109,8 @@ class Request:
             if value.lower() != b"identity":
                 raise UnsupportedMediaError("Content-Encoding: compressed bodies are not supported")
         elif kind is _Kind.HOST:
-            self.hosts += 1
+            self._hosts += 1
+            self.has_host = self._hosts == 1 and is_host(value)
         elif kind is _Kind.AUTHORIZATION:
             if self.authorization is not None:
                 raise BadRequestError("the request has more than one Authorization header")

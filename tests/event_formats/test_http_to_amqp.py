@@ -173,9 +173,12 @@ def test_a_request_that_lacks_something_is_left_to_the_slow_way(missing: int) ->
     assert SHARED.head(headers[:missing] + headers[missing + 1 :]) is None
 
 
-def test_a_request_with_two_hosts_is_left_to_the_slow_way() -> None:
+def test_a_request_with_two_hosts_or_one_that_is_not_valid_is_left_to_the_slow_way() -> None:
     """RFC 9112, 3.2: it is refused."""
+    assert SHARED.head([*PLAIN, LENGTH]) is not None
     assert SHARED.head([*PLAIN, PLAIN[0], LENGTH]) is None
+    for value in (b"a b@c", b"h/x", b"\xe9"):
+        assert SHARED.head([(b"host", value), *PLAIN[1:], LENGTH]) is None
 
 
 def test_no_data_needs_a_type() -> None:

@@ -41,6 +41,7 @@ async def ask(
     body: bytes | Sequence[bytes] = b'{"a": 1}',
     *,
     method: str = "POST",
+    http_version: str = "1.1",
     leave: bool = False,
 ) -> Answered | None:
     """Send one request, with its body in one piece or in several. `leave`: the client disconnects before the
@@ -63,7 +64,7 @@ async def ask(
 
     scope = {
         "type": "http",
-        "http_version": "1.1",
+        "http_version": http_version,
         "method": method,
         "path": path,
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers],

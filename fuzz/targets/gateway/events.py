@@ -50,18 +50,29 @@ _TEXTS: Final = (
     "x" * 300,
     '"q"',
 )
+_HOSTS: Final = (
+    ((b"h",), True), ((b"h:80",), True), ((b"[::1]:80",), True), ((b"",), True), ((), False),
+    ((b"h", b"h"), False), ((b"h", b"a b@c"), False), ((b"a b@c",), False), ((b"h/",), False),
+    ((b"[::1",), False), ((b"h\x00",), False),
+)  # fmt: skip
+"""Values of the Host headers of a request, and whether they are valid (RFC 9112, 3.2)."""
 Headers = list[tuple[bytes, bytes]]
 
 
 def run(data: bytes) -> str:
-    """The first byte chooses the mode; the rest are attributes, headers and the body."""
+    """The first byte chooses the mode and the hosts; the rest are attributes, headers and the body."""
     draw = Draw(data)
-    headers, body = (_binary, _structured, _message)[draw.byte() % 3](draw)
+    hosts_number, mode = divmod(draw.byte(), 3)
+    headers, body = (_binary, _structured, _message)[mode](draw)
     if headers is None:
         return _stored(body)
-    headers += [(b"host", b"h"), (b"content-length", str(len(body)).encode())]
+    hosts, is_valid = _HOSTS[hosts_number % len(_HOSTS)]
+    headers += [*((b"host", host) for host in hosts), (b"content-length", str(len(body)).encode())]
     try:
         request = Request(headers)
+        if request.has_host is not is_valid or (not is_valid and head(headers, NOW) is not None):
+            message = f"a fast way takes the hosts {hosts}, or none takes them"
+            raise WrongError(message)
         events = [received(event, NOW, request.trace) for event in events_from_http(headers, body)]
     except (GatewayError, EventFormatError) as error:
         if head(headers, NOW) is not None:

@@ -122,8 +122,8 @@ async def test_an_event_is_stored_and_answered(client: Client, log: MemoryEventL
 
 
 @pytest.mark.parametrize("headers", [BINARY, (("content-type", "application/cloudevents+json"),)])
-@pytest.mark.parametrize("hosts", [b"", b"host: x\r\nhost: y\r\n"])
-async def test_a_request_without_exactly_one_host_takes_the_general_path(
+@pytest.mark.parametrize("hosts", [b"", b"host: x\r\nhost: y\r\n", b"host: a b@c\r\n"])
+async def test_a_request_without_exactly_one_valid_host_takes_the_general_path(
     client: Client, app: Counting, headers: tuple[tuple[str, str], ...], hosts: bytes
 ) -> None:
     client[1].write(request(EVENT, headers).replace(b"host: x\r\n", hosts))

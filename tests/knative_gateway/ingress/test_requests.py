@@ -81,6 +81,14 @@ def test_two_authorizations_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hosts", "has_host"),
+    [((), False), ((b"h:1",), True), ((b"h", b"h"), False), ((b"a b@c",), False), ((b"a b@c", b"h"), False)],
+)
+def test_exactly_one_valid_host_counts(hosts: tuple[bytes, ...], *, has_host: bool) -> None:
+    assert Request([(b"host", host) for host in hosts]).has_host is has_host
+
+
+@pytest.mark.parametrize(
     ("header", "error"),
     [
         ((b"content-length", b"-1"), BadRequestError),
