@@ -120,24 +120,11 @@ class Users:
             replies_to=path.strip("/").replace("/", ".") if is_trigger else "",
             retry_max=delivery.retry,
         )
-        annotations = {ORDER: order}
-        if not is_fixed and random.random() < 0.2:
-            annotations[START] = random.choice(("earliest", "offset=0=3", "offset=0=99999,1=@earliest"))
-        if not is_fixed and random.random() < 0.2:
-            annotations["knative-gateway/in-flight-max"] = "1"
-        if not is_fixed and random.random() < 0.1:
-            annotations["knative-gateway/per-second-max"] = "5"
+        annotations = self._annotations(order, is_fixed=is_fixed)
         spec: dict[str, Any] = {"subscriber": {"uri": f"http://{site.name}.test/t-{tag}"}}
         if delivery is not DEFAULT:
             spec["delivery"] = delivery_spec(delivery, sink)
-        if is_trigger:
-            spec |= {"broker": world.sources[path], "filters": filter_.filters}
-        else:
-            spec["channel"] = {
-                "apiVersion": "messaging.knative.dev/v1",
-                "kind": "Channel",
-                "name": world.sources[path],
-            }
+        spec |= self._source(path, filter_)
         world.ledger.targets[tag] = target
         status, document = await api.create(kind, name, annotations, spec=spec)
         if status == 201:
@@ -145,6 +132,23 @@ class Users:
         else:
             target.is_unclear = True
             world.ledger.check(status in {0, 503}, f"{kind} was refused: {status} {document}")
+
+    def _annotations(self, order: str, *, is_fixed: bool) -> dict[str, str]:
+        random = self.random
+        annotations = {ORDER: order}
+        if not is_fixed and random.random() < 0.2:
+            annotations[START] = random.choice(("earliest", "offset=0=3", "offset=0=99999,1=@earliest"))
+        if not is_fixed and random.random() < 0.2:
+            annotations["knative-gateway/in-flight-max"] = "1"
+        if not is_fixed and random.random() < 0.1:
+            annotations["knative-gateway/per-second-max"] = "5"
+        return annotations
+
+    def _source(self, path: str, filter_: Filter) -> dict[str, Any]:
+        name = self.world.sources[path]
+        if path.startswith("/broker/"):
+            return {"broker": name, "filters": filter_.filters}
+        return {"channel": {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": name}}
 
     async def _sink(self, tag: str, *, is_fixed: bool) -> str:
         site = await self.world.sites.add(f"d{tag}", self.random)

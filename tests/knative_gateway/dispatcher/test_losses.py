@@ -4,6 +4,7 @@ at the beginning.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -133,9 +134,11 @@ async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_a
     await until(lambda: rig.store.positions["first"] == {0: f"{0:016d}"})
 
 
-async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(
-    server: SubscriberServer,
-) -> None:
+@asynccontextmanager
+async def ten_events_behind(server: SubscriberServer) -> AsyncIterator[tuple[Rig, asyncio.Event]]:
+    """Ten events wait in one partition for the subscriber `slow`, whose own reader has given up. `quick` has
+    passed them. `slow` answers when the event is set.
+    """
     gate = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:
@@ -152,10 +155,17 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
         await rig.send(*(event(number) for number in range(10)))
         dispatcher = rig.dispatcher.dispatcher_of("slow")
         assert dispatcher is not None
-        await until(
-            lambda: not dispatcher.partitions[0].cursor.is_shared and dispatcher.partitions[0].window.full
-        )
+        [partition] = dispatcher.partitions.values()
+        await until(lambda: not partition.cursor.is_shared and partition.window.full)
+        await until(lambda: rig.dispatcher.lag("slow").events == 10)
         await asyncio.sleep(0.05)  # its own reader gives up
+        yield rig, gate
+
+
+async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(
+    server: SubscriberServer,
+) -> None:
+    async with ten_events_behind(server) as (rig, gate):
         rig.memory.removed[LOG, 0] = 6
         with capture_logs() as lines:
             gate.set()
@@ -172,25 +182,7 @@ async def test_events_that_retention_removed_before_they_were_read_are_not_in_th
     server: SubscriberServer,
 ) -> None:
     """No event follows, so no reader learns that events are gone."""
-    gate = asyncio.Event()
-
-    async def slow(_: Got) -> web.StreamResponse:
-        await gate.wait()
-        return web.Response(status=202)
-
-    server.behaviour = slow
-    settings = DispatchSettings(look_ahead=2, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.01)
-    async with Rig(settings, partitions=1) as rig:
-        await rig.serve(
-            subscriber("slow", server.url()),
-            subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},)),
-        )
-        await rig.send(*(event(number) for number in range(10)))
-        dispatcher = rig.dispatcher.dispatcher_of("slow")
-        assert dispatcher is not None
-        await until(lambda: not dispatcher.partitions[0].cursor.is_shared)
-        await until(lambda: rig.dispatcher.lag("slow").events == 10)
-        await asyncio.sleep(0.05)  # its own reader gives up
+    async with ten_events_behind(server) as (rig, gate):
         rig.memory.removed[LOG, 0] = 10
         gate.set()
         await until(lambda: rig.dispatcher.lag("slow").events == 0)
