@@ -3,8 +3,9 @@
     python -m attack [--table NAME ...] [--attack TEXT ...] [--short] [--json] [--out FILE]
 
 Exit status 0 when every attack ended within its limit and the neighbour kept working; 1 when not; 3 when
-nothing is broken, but the p99 of a neighbour could not be judged, because other programs used the CPUs. The
-p99 is judged unless --short is given: use a machine that does nothing else.
+nothing is broken, but the p99 of a neighbour could not be judged, because other programs used the CPUs or the
+disk paused. The p99 is judged unless --short is given: use a machine that does nothing else. On a disk that
+pauses by itself, use a folder in memory for the data: TMPDIR=/dev/shm.
 """
 
 import argparse
@@ -22,7 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from attack import disk
 from attack.load import Load
+from attack.neighbour import Measured
 from attack.report import Attack, Found, Place, Table, is_quiet, judged, table
 from attack.room import Room, gateway_room, gateway_tls_room, node_room
 from attack.tables import all_attacks
@@ -94,23 +97,22 @@ def _short(attacks: Sequence[Attack], folder: Path, told: Callable[[Found], None
 def one(attack: Attack, room: Room) -> Found:
     """One attack beside the neighbour."""
     is_timed = attack.is_judged and not room.is_small
-    room.neighbour.take()
-    quiet = Load(room.all_cpu_s)
+    quiet = _Window(room)
     time.sleep(0.0 if room.is_small else BEFORE_S)
-    before = room.neighbour.take() if is_timed else {}
-    foreign = quiet.share()
+    quiet.end()
+    before = quiet.measured if is_timed else {}
     got, complaints, cpu_s = "", [], room.cpu_s()
-    during = {}
+    attacked = _Window(room)
     try:
-        attacked = Load(room.all_cpu_s)
         with _attacking(attack, room) as got:
             time.sleep(DURING_SMALL_S if room.is_small else DURING_S)
-            during = room.neighbour.take()
-            foreign = max(foreign, attacked.share())
+            attacked.end()
     except Exception as error:  # noqa: BLE001  an attack that fails is reported, and the next one runs
         traceback.print_exc()
         complaints.append(f"{type(error).__name__}: {error}")
-    complaints += judged(before, during, is_timed=is_timed and is_quiet(foreign))
+    during, foreign = attacked.measured, max(quiet.foreign, attacked.foreign)
+    has_paused = is_timed and disk.has_paused(before, during, writes=attacked.writes_more_than(quiet))
+    complaints += judged(before, during, is_timed=is_timed and is_quiet(foreign) and not has_paused)
     complaints += [f"after it: {words}" for words in judged({}, room.neighbour.take(), is_timed=False)]
     complaints += room.is_well()
     return Found(
@@ -124,7 +126,31 @@ def one(attack: Attack, room: Room) -> Found:
         tuple(sorted(attack.covers)),
         round(room.cpu_s() - cpu_s, 2),
         round(foreign, 3) if is_timed else None,
+        has_paused,
     )
+
+
+class _Window:
+    """What is measured from now until `end`. `foreign`: the share of all CPUs that other programs used."""
+
+    def __init__(self, room: Room) -> None:
+        self.measured: dict[str, Measured] = {}
+        self.foreign = 0.0
+        self._room: Final = room
+        self._load: Final = Load(room.all_cpu_s)
+        self._began: Final = time.monotonic()
+        self._written: Final = room.written_bytes()
+        self._seconds, self._bytes = 1.0, 0
+        room.neighbour.take()
+
+    def end(self) -> None:
+        self.measured, self.foreign = self._room.neighbour.take(), self._load.share()
+        self._seconds = time.monotonic() - self._began
+        self._bytes = self._room.written_bytes() - self._written
+
+    def writes_more_than(self, other: "_Window") -> bool:
+        """Whether the product made the disk write more."""
+        return disk.writes_more(other._bytes, other._seconds, self._bytes, self._seconds)
 
 
 def at_once(attacks: Sequence[Attack], room: Room) -> list[Found]:

@@ -1,8 +1,9 @@
 """The tenant that works beside an attack, in a process of its own: it sends events and gets them.
 
 An AMQP round trip is: send an event, wait until it is accepted and has come back. An HTTP round trip is: POST
-an event to a Broker, wait until it is accepted and has been delivered to the subscriber, which is here. Each
-line on stdin asks for the figures since the last one; they come as one line of JSON.
+an event to a Broker, wait until it is accepted and has been delivered to the subscriber, which is here. It
+also measures the syncs of the disk (`disk.py`). Each line on stdin asks for the figures since the last one;
+they come as one line of JSON.
 """
 
 import asyncio
@@ -13,12 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
 
 from amqp_streams.client import LATEST, NO_RETRY, Event, SaslOptions, connect
+from attack.disk import DISK, Syncs
 
 ANSWER_S_MAX: Final = 60.0
 START_S_MAX: Final = 60.0
@@ -154,7 +157,7 @@ class _Working:
         await runner.cleanup()
 
     async def _begin(self) -> None:
-        works = {"amqp": self._amqp, "http": self._http}
+        works = {"amqp": self._amqp, "http": self._http, DISK: self._disk}
         for name, work in works.items():
             if name in self._settings:
                 ready = asyncio.Event()
@@ -183,6 +186,11 @@ class _Working:
                 await consumer.receive(1, timeout=ANSWER_S_MAX)
 
             await trips.keep_on(trip, float(self._settings["every_s"]))
+
+    async def _disk(self, trips: _Trips, ready: asyncio.Event) -> None:
+        with Syncs(Path(self._settings[DISK])) as syncs:
+            ready.set()
+            await trips.keep_on(syncs.one, float(self._settings["every_s"]))
 
     async def _http(self, trips: _Trips, ready: asyncio.Event) -> None:
         headers = {

@@ -5,15 +5,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from attack.disk import DISK, RATIO_MAX, is_slower
 from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
 
 if TYPE_CHECKING:
     from attack.room import Room
-
-RATIO_MAX: Final = 1.5
-NOISE_MS: Final = 5.0
-"""A p99 that rises by less is not called slower: one pause of the scheduler is as long."""
 
 
 class Table(StrEnum):
@@ -88,16 +85,18 @@ class Found:
     """Of the product, while the attack went on."""
     foreign: float | None = None
     """The share of all CPUs that other programs used; None: no time of this attack is judged."""
+    disk_paused: bool = False
+    """The disk was slower by itself in one of the two measurements."""
 
     @property
     def verdict(self) -> str:
         """`held`, `BROKEN`, or `not judged`.
 
-        Not judged: nothing else is broken, and the machine was too busy for times.
+        Not judged: nothing else is broken, and the machine was too busy for times, or its disk paused.
         """
         if self.complaints:
             return "BROKEN"
-        return "not judged" if not is_quiet(self.foreign or 0.0) else "held"
+        return "not judged" if self.disk_paused or not is_quiet(self.foreign or 0.0) else "held"
 
     @property
     def ratio(self) -> float:
@@ -105,7 +104,7 @@ class Found:
         ratios = [
             self.during_ms[name] / before
             for name, before in self.before_ms.items()
-            if before and name in self.during_ms
+            if before and name in self.during_ms and name != DISK
         ]
         return max(ratios, default=0.0)
 
@@ -123,13 +122,15 @@ def judged(before: Mapping[str, Measured], during: Mapping[str, Measured], *, is
     """What the neighbour suffered, in words. `is_timed`: the p99 counts too."""
     complaints = []
     for name, each in during.items():
+        if name == DISK:
+            continue
         complaints += (
             [f"{len(each.errors)} {name} errors of the neighbour: {each.errors[0]}"] if each.errors else []
         )
         if not is_timed or name not in before or not before[name].ms:
             continue
         earlier, later = before[name].p99, each.p99
-        if later > RATIO_MAX * earlier and later > earlier + NOISE_MS:
+        if is_slower(earlier, later):
             complaints.append(
                 f"{name} p99 of the neighbour {earlier:.1f} ms > {later:.1f} ms, more than "
                 f"{RATIO_MAX:g} times"
@@ -154,8 +155,10 @@ def table(rows: Iterable[Found]) -> str:
         ratio = f"{row.ratio:.2f}" if row.ratio else ""
         lines.append(f"{row.table:<10} {row.attack:<58} {row.limit:<44} {p99:<40} {ratio:>6}  {row.verdict}")
         lines.append(f"           got: {row.got}")
-        if row.verdict == "not judged":
+        if not is_quiet(row.foreign or 0.0):
             lines.append(f"           other programs used {row.foreign:.0%} of the CPUs")
+        if row.disk_paused:
+            lines.append("           the disk was slower by itself in one of the measurements")
         lines += [f"           {complaint}" for complaint in row.complaints]
     return "\n".join(lines)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.config import Limits
+from attack.disk import DISK
 from attack.load import attacker_s
 from attack.neighbour import Neighbour, neighbour
 from attack.peer import Peer
@@ -36,7 +37,7 @@ from attack.settings import (
     write_gateway,
     write_node,
 )
-from bench.process import usage
+from bench.process import usage, written_bytes
 from examples.gateway import GatewayProcess
 from examples.node import NodeProcess
 from knative_gateway import config as gateway_config
@@ -218,14 +219,15 @@ class Room:
 
     def cpu_s(self) -> float:
         """CPU seconds of the product so far, its node included."""
-        pids = [self.process.pid]
-        if isinstance(self.process, GatewayProcess) and self.process.node_pid is not None:
-            pids.append(self.process.node_pid)
         used = 0.0
-        for pid in pids:
+        for pid in self._pids():
             with suppress(ProcessLookupError):
                 used += usage(pid).cpu_seconds
         return used
+
+    def written_bytes(self) -> int:
+        """Bytes that the product has made the disk write so far, its node included."""
+        return sum(written_bytes(pid) for pid in self._pids())
 
     def memory(self) -> int:
         """Bytes of the product's process that are its own."""
@@ -234,6 +236,12 @@ class Room:
     def all_cpu_s(self) -> float:
         """CPU seconds of product, neighbour and attacker so far."""
         return self.cpu_s() + usage(self.neighbour.pid).cpu_seconds + attacker_s()
+
+    def _pids(self) -> list[int]:
+        pids = [self.process.pid]
+        if isinstance(self.process, GatewayProcess) and self.process.node_pid is not None:
+            pids.append(self.process.node_pid)
+        return pids
 
     def reload(self) -> None:
         """SIGHUP, and wait until it has taken effect."""
@@ -284,7 +292,8 @@ def node_room(
     options = ("--config", str(config), "--admin-listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
     process = _Node(folder, *options, log=("m-log:4", "n-log:1", "q-log:1"))
     process.more = dict(environment or {})
-    with process, _neighbour_of_node(process, secret, beside=beside, every_s=_every_s(is_small)) as working:
+    pace = _pace(folder, is_small=is_small)
+    with process, _neighbour_of_node(process, secret, beside=beside, pace=pace) as working:
         yield Room(folder, is_small, limits, secret, working, process, trusting(folder))
         _end(process)
 
@@ -326,7 +335,7 @@ def gateway_room(
             "http": f"http://{http_address}/broker/n/default",
             "http_token": http_token(secret, NINA),
         }
-        with neighbour(every_s=_every_s(is_small), **(settings if beside else {})) as working:
+        with neighbour(**_pace(folder, is_small=is_small), **(settings if beside else {})) as working:
             room = Room(
                 folder,
                 is_small,
@@ -348,9 +357,12 @@ def gateway_room(
         _end(process)
 
 
-def _every_s(is_small: bool) -> str:
-    """How long the neighbour pauses between two round trips: only the long form needs many."""
-    return "0.05" if is_small else "0.02"
+def _pace(folder: Path, *, is_small: bool) -> dict[str, str]:
+    """How long the neighbour pauses between two round trips: only the long form needs many.
+
+    There it measures the disk as well, in the folder of the data.
+    """
+    return {"every_s": "0.05"} if is_small else {"every_s": "0.02", DISK: str(folder)}
 
 
 def _end(process: NodeProcess) -> None:
@@ -364,9 +376,9 @@ def _end(process: NodeProcess) -> None:
 
 @contextmanager
 def _neighbour_of_node(
-    process: NodeProcess, secret: str, *, beside: bool, every_s: str
+    process: NodeProcess, secret: str, *, beside: bool, pace: Mapping[str, str]
 ) -> Iterator[Neighbour]:
     settings = {"amqp": process.url, "token": token(secret, NINA), "log": "n-log"} if beside else {}
-    with neighbour(every_s=every_s, **settings) as working:
+    with neighbour(**pace, **settings) as working:
         working.begin()
         yield working

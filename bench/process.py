@@ -48,6 +48,16 @@ def usage(pid: int) -> Usage:
     )
 
 
+def written_bytes(pid: int) -> int:
+    """Return how many bytes a process has made the disk write; 0: there is no such process (any more)."""
+    try:
+        text = (Path("/proc") / str(pid) / "io").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = re.search(r"^write_bytes: (\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 def busy_seconds() -> float:
     """CPU seconds that all processes of the machine have used since it started."""
     with Path("/proc/stat").open() as stat:

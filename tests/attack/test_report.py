@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import attack.__main__ as command
+from attack.disk import DISK, NOISE_MS, RATIO_MAX
 from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
-from attack.report import NOISE_MS, RATIO_MAX, BrokenError, Found, expect, is_quiet, judged, table
+from attack.report import BrokenError, Found, expect, is_quiet, judged, table
 
 CALM = {"amqp": Measured((10.0,) * 100)}
 
@@ -42,6 +43,14 @@ def test_beside_other_programs_a_time_is_neither_good_nor_bad() -> None:
 
 def test_what_is_broken_without_a_clock_is_broken_on_a_busy_machine_too() -> None:
     assert found("the node ended", foreign=0.9).verdict == "BROKEN"
+
+
+def test_beside_a_disk_that_pauses_a_time_is_neither_good_nor_bad() -> None:
+    paused = Found("a flood", "listeners", "a turn", "", {DISK: 1.0}, {DISK: 9.0}, disk_paused=True)
+    assert paused.verdict == "not judged"
+    assert paused.ratio == 0.0
+    assert "the disk was slower by itself" in table([paused])
+    assert judged({DISK: CALM["amqp"]}, {DISK: during(99.0)["amqp"]}, is_timed=True) == []
 
 
 def test_an_error_of_the_neighbour_is_a_complaint_everywhere() -> None:
