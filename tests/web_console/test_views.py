@@ -122,3 +122,17 @@ def test_a_long_list_has_pages_and_a_search(admin: Person, guarded_node: NodePro
         assert "51 to 60 of 60 logs" in second
         for name in names:
             client.management.delete_log(name)
+
+
+def test_half_a_surrogate_pair_in_the_json_of_an_event_can_be_shown(
+    admin: Person, guarded_node: NodeProcess
+) -> None:
+    """It is not a character, so it has no bytes in UTF-8, and the page was an error."""
+    with (
+        connect(guarded_node.url, user="admin", password=PASSWORD) as client,
+        client.producer("temps") as out,
+    ):
+        sent = out.send(Event(b'{"\\ud800": "a\\udfff"}', content_type="application/json", key="k"))
+    answer = admin.get(f"/logs/temps/events/{sent.partition}/{sent.offset}")
+    assert answer.status == 200
+    assert "\\ud800" in answer.text

@@ -4,15 +4,15 @@ Laws: no message raises an error, and none takes more than a bounded time and me
 shown as bytes.
 """
 
+import codecs
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from amqp_streams.client import ReceivedEvent
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, decode, few_values
 from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,
     NAMES,
@@ -23,6 +23,7 @@ from amqp_streams.wire.layout import (
     Section,
     sections,
 )
+from amqp_streams.wire.sections import group_key
 from web_console.showing.tree import Node, text_of, tree_of
 
 TEXT_MAX: Final = 64 << 10
@@ -33,9 +34,15 @@ HEX_MAX: Final = 4 << 10
 PREVIEW_MAX: Final = 160
 _VALUES_MAX: Final = 20_000
 """Values of a section that is decoded: a byte can be a value, and each becomes an object."""
+_LISTED_VALUES_MAX: Final = 500
+"""Values of a section that is decoded for one line of a list: a list has hundreds of events."""
 _SECTIONS_MAX: Final = 256
+_ATTRIBUTES_MAX: Final = 200
+_NAME_MAX: Final = 80
+"""Characters of a key or content type in a list."""
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
 _CLOUDEVENT_PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
+_CONTENT_TYPE: Final = PROPERTIES_FIELDS.index("content-type")
 _CLOUDEVENTS_JSON: Final = "application/cloudevents+json"
 
 
@@ -69,19 +76,29 @@ class Shown:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An event in one line of a list. Each text is cut."""
+
+    key: str
+    content_type: str
+    preview: str
+
+
 def shown(message: bytes) -> Shown:
     """Return a message as a page shows it."""
     try:
         found = sections(message, _SECTIONS_MAX)
+        values = {each.code: _value(message, each, _VALUES_MAX) for each in found if each.code not in _BODY}
         trees = tuple(
-            (NAMES[each.code], tree_of(_named(each, _value(message, each))))
+            (NAMES[each.code], tree_of(_named(each, values[each.code])))
             for each in found
-            if each.code not in _BODY and each.code != DELIVERY_ANNOTATIONS
+            if each.code in values and each.code != DELIVERY_ANNOTATIONS
         )
-        event = ReceivedEvent(message)
-        content_type = event.content_type or ""
+        content_type = _content_type(values.get(PROPERTIES))
         body = _body(message, [each for each in found if each.code in _BODY], content_type)
-        return Shown(body, trees, _cloudevent(event, content_type, body), content_type)
+        attributes = _cloudevent(values.get(APPLICATION_PROPERTIES), content_type, body)
+        return Shown(body, trees, attributes, content_type)
     except WireError as error:
         return Shown(_hex(message), problem=f"The message cannot be read: {error}")
 
@@ -98,19 +115,33 @@ def body_bytes(message: bytes) -> bytes:
     return b"".join(message[each.start : each.end] for each in found)
 
 
-def preview(message: bytes) -> str:
-    """Return the beginning of the body in one line."""
+def line(message: bytes) -> Line:
+    """Return the line of an event in a list."""
     try:
-        found = [each for each in sections(message, _SECTIONS_MAX) if each.code in _BODY]
-        if not found:
-            return ""
-        if found[0].code == DATA:
-            data = _data(message, found[0])
-            start = data[: 4 * PREVIEW_MAX]
+        found = sections(message, _SECTIONS_MAX)
+        heads = [each for each in found if each.code == PROPERTIES]
+        content_type = _content_type(_value(message, heads[0], _LISTED_VALUES_MAX)) if heads else ""
+        key = group_key(message) or ""
+    except WireError:
+        return Line("", "", "not a valid AMQP message")
+    return Line(
+        key[:_NAME_MAX],
+        content_type[:_NAME_MAX],
+        _preview(message, [each for each in found if each.code in _BODY]),
+    )
+
+
+def _preview(message: bytes, body: list[Section]) -> str:
+    """Return the beginning of the body in one line."""
+    if not body:
+        return ""
+    try:
+        if body[0].code == DATA:
+            start = _data(message, body[0])[: 4 * PREVIEW_MAX]
             words = start.decode(errors="replace")
             words = " ".join(words.split()) if _is_text(words[:PREVIEW_MAX]) else start.hex(" ")
-        elif few_values(message, found[0].start, _VALUES_MAX):
-            value = _value(message, found[0])
+        elif few_values(message, body[0].start, _LISTED_VALUES_MAX):
+            value = _value(message, body[0], _LISTED_VALUES_MAX)
             words = " ".join(repr(value).split()) if isinstance(value, dict | list) else text_of(value)
         else:
             words = f"an AMQP value of {len(message):,} bytes"
@@ -119,11 +150,22 @@ def preview(message: bytes) -> str:
     return words if len(words) <= PREVIEW_MAX else f"{words[:PREVIEW_MAX]}…"
 
 
-def _value(message: bytes, section: Section) -> object:
-    if not few_values(message, section.start, _VALUES_MAX):
+def _value(message: bytes, section: Section, values_max: int) -> object:
+    """Return the value of a section, or its bytes if it has more than `values_max` values."""
+    if not few_values(message, section.start, values_max):
         return message[section.start : section.end]
     value, _ = decode(message, section.start)
     return value.value if isinstance(value, Described) else value
+
+
+def _content_type(properties: object) -> str:
+    """Return the content type in the value of a properties section; empty: it has none."""
+    given = (
+        properties[_CONTENT_TYPE]
+        if isinstance(properties, list) and len(properties) > _CONTENT_TYPE
+        else None
+    )
+    return given if isinstance(given, str) else ""
 
 
 def _named(section: Section, value: object) -> object:
@@ -144,7 +186,7 @@ def _body(message: bytes, found: list[Section], content_type: str) -> Body:
         return Body("no body", 0)
     if found[0].code == DATA:
         return _of_bytes(b"".join(_data(message, each) for each in found), content_type)
-    values = [_value(message, each) for each in found]
+    values = [_value(message, each, _VALUES_MAX) for each in found]
     size = sum(each.end - each.start for each in found)
     if len(values) == 1 and isinstance(values[0], str) and type(values[0]) is str:
         return _text("AMQP value", values[0], size)
@@ -160,10 +202,13 @@ def _of_bytes(data: bytes, content_type: str) -> Body:
         # A number may have more digits than Python converts, and a text more levels than it has stack.
         except (ValueError, RecursionError):
             pass
-    words = data.decode(errors="replace")
-    if _is_text(words):
-        return _text("text", words, len(data))
-    return _hex(data)
+    # The cost must not depend on what is not shown. The start of a character at the cut is left out.
+    start = data[: 4 * TEXT_MAX]
+    words = codecs.getincrementaldecoder("utf-8")("replace").decode(start, final=len(start) == len(data))
+    words = words[: TEXT_MAX + 1]
+    if not _is_text(words):
+        return _hex(data)
+    return Body("text", len(data), words[:TEXT_MAX], cut=len(words) > TEXT_MAX or len(start) < len(data))
 
 
 def _is_text(words: str) -> bool:
@@ -184,18 +229,22 @@ def _hex(data: bytes) -> Body:
     return Body("bytes", len(data), "\n".join(lines), cut=len(data) > HEX_MAX)
 
 
-def _cloudevent(event: ReceivedEvent, content_type: str, body: Body) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of a CloudEvent in binary or structured mode."""
-    found: Mapping[str, object] = {
-        key.removeprefix(prefix): value
-        for prefix in _CLOUDEVENT_PREFIXES
-        for key, value in event.properties.items()
-        if key.startswith(prefix)
-    }
+def _cloudevent(properties: object, content_type: str, body: Body) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of a CloudEvent in binary or structured mode.
+
+    `properties`: the application properties. A hostile message may have keys that are not texts.
+    """
     if content_type.lower().startswith(_CLOUDEVENTS_JSON) and body.tree is not None:
         return tuple(
             (each.name, each.text)
             for each in body.tree.children
             if not each.children and each.name not in {"data", "data_base64"}
         )
-    return tuple((name, text_of(value)) for name, value in sorted(found.items()))
+    given = properties if isinstance(properties, dict) else {}
+    found = {
+        key.removeprefix(prefix): value
+        for prefix in _CLOUDEVENT_PREFIXES
+        for key, value in given.items()
+        if isinstance(key, str) and key.startswith(prefix)
+    }
+    return tuple((name, text_of(value)) for name, value in sorted(found.items())[:_ATTRIBUTES_MAX])

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from amqp_streams.client import Client, PartitionExtent, ReceivedEvent
-from amqp_streams.errors import AmqpStreamsError, WireError
+from amqp_streams.client import Client, PartitionExtent
+from amqp_streams.errors import AmqpStreamsError
 from web_console.showing.browsing import From, Listing, Read, Row, Slice, listing, slices
-from web_console.showing.decoding import preview
+from web_console.showing.decoding import line
 
 _READS_MAX: Final = 8
 """Partitions that are read at the same time, for all sessions: each may have a batch of bytes in flight."""
@@ -104,14 +104,8 @@ async def _read(client: Client, log: str, wanted: Slice, *, count: int, sql: str
 
 def row_of(partition: str, offset: int, timestamp_ms: int, message: bytes) -> Row:
     """Return what a list shows of an event."""
-    event = ReceivedEvent(message)
-    try:
-        key, content_type = event.key or "", event.content_type or ""
-    except WireError:
-        key = content_type = ""
-    return Row(
-        partition, offset, timestamp_ms, len(message), key[:80], str(content_type)[:80], preview(message)
-    )
+    shown = line(message)
+    return Row(partition, offset, timestamp_ms, len(message), shown.key, shown.content_type, shown.preview)
 
 
 async def read_event(client: Client, log: str, partition: str, offset: int) -> Message | None:

@@ -95,7 +95,8 @@ def page(
         version=__version__,
         **values,
     )
-    return HTMLResponse(text, status_code=status)
+    # JSON of an event may have half of a surrogate pair, which is not a character.
+    return HTMLResponse(text.encode(errors="backslashreplace"), status_code=status)
 
 
 def session_of(request: Request) -> Session | None:

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import Event
-from web_console.showing.decoding import HEX_MAX, PREVIEW_MAX, TEXT_MAX, body_bytes, preview, shown
+from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.types import Symbol, Value
+from web_console.showing.decoding import HEX_MAX, PREVIEW_MAX, TEXT_MAX, body_bytes, line, shown
 from web_console.showing.tree import tree_of
 
 
@@ -57,7 +59,7 @@ def test_a_large_body_is_cut_and_can_be_downloaded_whole() -> None:
     binary = shown(Event(b"\x00" * (HEX_MAX + 1)).encode()).body
     assert binary.cut
     assert binary.text.count("\n") == HEX_MAX // 16 - 1
-    assert len(preview(text)) <= PREVIEW_MAX + 1
+    assert len(line(text).preview) <= PREVIEW_MAX + 1
 
 
 @pytest.mark.parametrize(
@@ -76,13 +78,49 @@ def test_a_message_with_a_million_values_is_not_decoded() -> None:
         b"\x00\x53\x77\xd0" + (4 + 1_000_000).to_bytes(4) + (1_000_000).to_bytes(4) + b"\x40" * 1_000_000
     )
     assert shown(message).body.tree == tree_of(message)
-    assert preview(message) == "an AMQP value of 1,000,012 bytes"
+    assert line(message).preview == "an AMQP value of 1,000,012 bytes"
+
+
+def section(code: int, value: Value) -> bytes:
+    return bytes((0, 0x53, code)) + encode(value)
+
+
+DATA = section(0x75, b"x")
+
+
+def test_a_line_of_a_list_decodes_few_values_of_an_event() -> None:
+    """A page has 200 events. 200 events with a million fields each took the console 50 seconds."""
+    fields = [None] * 6 + [Symbol("text/plain")]
+    assert line(section(0x73, fields) + DATA).content_type == "text/plain"
+    assert line(section(0x73, [*fields, *[None] * 1000]) + DATA).content_type == ""
+    assert line(section(0x77, [1, 2])).preview == "[1, 2]"
+    assert line(section(0x77, [0] * 1000)).preview.startswith("an AMQP value of")
+    assert line(DATA * 1000).preview == "not a valid AMQP message"
+
+
+def test_properties_of_any_type_can_be_shown() -> None:
+    """A client may send keys that are not texts, although AMQP requires texts."""
+    event = {1: "x", "cloudEvents:id": 7, b"y": None, 2.5: 2}
+    found = shown(section(0x74, event) + DATA)
+    assert (found.problem, found.cloudevent) == ("", (("id", "7"),))
+    many = {f"cloudEvents:a{number}": number for number in range(9000)}
+    assert len(shown(section(0x74, many) + DATA).cloudevent) == 200
+
+
+def test_only_the_beginning_of_a_text_is_examined() -> None:
+    """64 MiB of text would hold up all people for seconds."""
+    for start in ("a", "\u20ac", "a\u20ac", "\U0001f600", "aa\U0001f600"):
+        text = start.encode() * TEXT_MAX * 2
+        body = shown(Event(text + b"\x00\xff", content_type="text/plain").encode()).body
+        assert (body.kind, body.size, body.cut) == ("text", len(text) + 2, True)
+        assert body.text == (start * TEXT_MAX)[:TEXT_MAX]
+    assert shown(Event("\u20ac".encode()[:2], content_type="text/plain").encode()).body.kind == "bytes"
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_can_be_shown(message: bytes) -> None:
     assert shown(message).body.kind
-    assert len(preview(message)) <= PREVIEW_MAX + 1
+    assert len(line(message).preview) <= PREVIEW_MAX + 1
 
 
 @given(st.binary(max_size=300), st.sampled_from([None, "application/json", "text/html"]))
