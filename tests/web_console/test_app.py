@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,36 @@ def test_too_many_wrong_passwords_wait(person: Person) -> None:
     answers = [person.post("/login", fields, **NOBODY).status for _ in range(7)]
     assert answers == [401] * 5 + [429] * 2
     assert person.log_in("reader", PASSWORD).status == 303
+
+
+def test_wrong_passwords_that_come_at_once_are_not_all_tried(guarded_console: ConsoleProcess) -> None:
+    """The limit holds for logins that are not answered yet, too."""
+    people = [Person(guarded_console.address) for _ in range(30)]
+    for each in people:
+        each.get("/login")
+    fields = {"user": "reader", "password": "wrong"}
+    with ThreadPoolExecutor(len(people)) as workers:
+        answers = workers.map(
+            lambda each: each.post("/login", fields, x_forwarded_for="192.0.2.2").status, people
+        )
+        assert Counter(answers) == {401: 5, 429: 25}
+
+
+def test_the_addresses_of_one_ipv6_site_count_as_one(person: Person) -> None:
+    """A site has 2^64 of them."""
+    person.get("/login")
+    fields = {"user": "reader", "password": "wrong"}
+    answers = [
+        person.post("/login", fields, x_forwarded_for=f"2001:db8::{number}").status for number in range(6)
+    ]
+    assert answers == [401] * 5 + [429]
+    assert person.post("/login", fields, x_forwarded_for="2001:db8:0:1::1").status == 401
+
+
+def test_the_form_of_a_login_is_small(person: Person) -> None:
+    """500 connections could hold 2 GiB of forms."""
+    person.get("/login")
+    assert person.post("/login", {"user": "reader", "password": "x" * 100_000}).status == 413
 
 
 def test_without_a_session_every_page_leads_to_the_login(person: Person) -> None:

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from amqp_streams.errors import AmqpStreamsError
-from service_parts.networks import is_loopback
+from service_parts.networks import is_loopback, network_of
 from service_parts.settings.choices import AnonymousAccess
+from web_console.http.forms import LOGIN_BYTES_MAX
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
 from web_console.sessions.session import Session, log_in
@@ -46,15 +47,12 @@ async def show(request: Request) -> Response:
 
 async def enter(request: Request) -> Response:
     """Log in, and begin a session."""
-    form = await read_form(request)
+    form = await read_form(request, LOGIN_BYTES_MAX)
     expected = request.cookies.get(_FORM_COOKIE, "")
     if not expected or not secrets.compare_digest(form.get("csrf", "").encode(), expected.encode()):
         return _form(request, problem="The form was too old. Log in again.", status=403)
     console = console_of(request)
-    address = str(request.scope[CLIENT])
-    wait_s = console.attempts.wait_s(address, time.monotonic())
-    if wait_s > 0:
-        return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
+    address = network_of(str(request.scope[CLIENT]))
     anonymous, token = form.get("how") == "anonymous", form.get("token", "")
     user = form.get("user", "")[:_NAME_MAX]
     if anonymous and not _may_be_anonymous(request):
@@ -62,6 +60,10 @@ async def enter(request: Request) -> Response:
         return _form(request, problem=problem, status=403)
     if not anonymous and not user and not token:
         return _form(request, problem="Give a user and a password, or a token.", status=400)
+    wait_s = console.attempts.begin(address, time.monotonic())
+    if wait_s > 0:
+        return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
+    failed = False
     try:
         async with _logins:
             session = await log_in(
@@ -72,10 +74,11 @@ async def enter(request: Request) -> Response:
                 csrf=secrets.token_urlsafe(32),
             )
     except (AmqpStreamsError, ValueError) as error:
-        if status(error) == 401:
-            console.attempts.failed(address, time.monotonic())
-        words = "The node needs a login." if anonymous and status(error) == 401 else sentence(error)
+        failed = status(error) == 401
+        words = "The node needs a login." if anonymous and failed else sentence(error)
         return _form(request, problem=words, status=status(error), user=user)
+    finally:
+        console.attempts.end(address, time.monotonic(), failed=failed)
     return await _begin(request, session, address)
 
 

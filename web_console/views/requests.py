@@ -139,7 +139,7 @@ def form_of(request: Request) -> dict[str, str]:
     return form
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
     """Read the fields of a form.
 
     Raises:
@@ -150,8 +150,8 @@ async def read_form(request: Request) -> dict[str, str]:
         async with asyncio.timeout(_FORM_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > FORM_BYTES_MAX:
-                    raise HTTPException(413, f"A form has at most {numbers.size(FORM_BYTES_MAX)}.")
+                if len(body) > bytes_max:
+                    raise HTTPException(413, f"This form has at most {numbers.size(bytes_max)}.")
     except TimeoutError as error:
         raise HTTPException(408, "The form took too long to arrive.") from error
     try:
