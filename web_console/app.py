@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 from amqp_streams.client import AuthenticationError, ClosedError
 from amqp_streams.errors import AmqpStreamsError
 from web_console.http.shield import Shield
-from web_console.sessions.session import TooManyRequestsError
+from web_console.sessions.session import Session, TooManyRequestsError
 from web_console.settings import ConsoleSettings
 from web_console.showing.words import is_away, sentence, status
 from web_console.views import changing, groups, log, login, logs, tail
@@ -35,6 +36,8 @@ from web_console.views.requests import (
 
 _SWEEP_S: Final = 5.0
 _STATIC: Final = Path(__file__).parent / "static"
+
+logger = structlog.get_logger("web_console")
 
 
 def application(settings: ConsoleSettings) -> "Application":
@@ -104,7 +107,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
             await sweeping
         for session in app.state.console.book:
-            await session.end()
+            await _end(session)
 
 
 async def _sweep(console: Console) -> None:
@@ -112,7 +115,15 @@ async def _sweep(console: Console) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
         for session in console.book.expired(time.monotonic()):
-            await session.end()
+            await _end(session)
+
+
+async def _end(session: Session) -> None:
+    # A session that cannot be ended must not keep the others alive.
+    try:
+        await session.end()
+    except Exception:
+        logger.exception("session_not_ended")
 
 
 def _touch(request: Request) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -13,10 +12,11 @@ from starlette.types import Receive, Scope, Send
 
 from amqp_streams import names
 from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent, sql_filter
-from amqp_streams.errors import WireError
+from amqp_streams.errors import AmqpStreamsError, WireError
 from web_console.figures.rates import skew
 from web_console.figures.watching import Watcher
 from web_console.sessions.session import Session
+from web_console.sessions.shares import Shares
 from web_console.showing import numbers
 from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, PARTITIONS_MAX, From, offsets_of
 from web_console.showing.decoding import body_bytes, shown
@@ -31,7 +31,7 @@ _POSITION: Final = re.compile(r"^filter [^,]*, position (\d+): ")
 _FILTER_MAX: Final = 4096
 _DOWNLOAD_S: Final = 120.0
 _CHUNK_BYTES: Final = 64 << 10
-_downloads: Final = asyncio.Semaphore(4)
+_downloads: Final = Shares(4)
 
 
 async def show(request: Request, session: Session) -> Response:
@@ -244,11 +244,17 @@ class _Download(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
+        answer: Response | None = None
         # A client that reads slowly is cut, so that others get their turn.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DOWNLOAD_S), _downloads:
+        try:
+            async with asyncio.timeout(_DOWNLOAD_S), _downloads.place(self._session):
                 answer = await _file(self._request, self._session)
                 await answer(scope, receive, send)
+        except TimeoutError as error:
+            if isinstance(error, AmqpStreamsError):
+                raise
+            if answer is None:
+                raise HTTPException(503, "Too many downloads are open. Try again in a minute.") from error
 
 
 async def _file(request: Request, session: Session) -> Response:

@@ -1,6 +1,5 @@
 """[io] Login and logout."""
 
-import asyncio
 import secrets
 import time
 from typing import Final
@@ -15,6 +14,7 @@ from web_console.http.forms import LOGIN_BYTES_MAX
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
 from web_console.sessions.session import Session, log_in
+from web_console.sessions.shares import Shares
 from web_console.showing.words import sentence, status
 from web_console.views.requests import (
     COOKIE,
@@ -28,7 +28,7 @@ from web_console.views.requests import (
 
 _LOGINS_MAX: Final = 8
 """Logins at the same time: each is a connection to the node and a derived key."""
-_logins: Final = asyncio.Semaphore(_LOGINS_MAX)
+_logins: Final = Shares(_LOGINS_MAX)
 _FORM_COOKIE: Final = "amqp_console_form"
 _NAME_MAX: Final = 1024
 _REASONS: Final = {
@@ -65,7 +65,7 @@ async def enter(request: Request) -> Response:
         return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
     failed = False
     try:
-        async with _logins:
+        async with _logins.place(address):
             session = await log_in(
                 console.settings,
                 user=None if anonymous or not user else user,

@@ -1,7 +1,7 @@
 """[io] Reads a page of events, and one event, of a log.
 
-Laws: all requests of a console together read few partitions at a time, and keep of an event only what a list
-shows.
+Laws: all requests of a console together read few partitions at a time, those of one session half of them, and
+keep of an event only what a list shows.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from amqp_streams.client import Client, PartitionExtent
 from amqp_streams.errors import AmqpStreamsError
+from web_console.sessions.shares import Shares
 from web_console.showing.browsing import From, Listing, Read, Row, Slice, listing, slices
 from web_console.showing.decoding import line
 
@@ -19,7 +20,7 @@ _READS_MAX: Final = 8
 _BATCH_BYTES: Final = 128 << 10
 _PAGE_S: Final = 15.0
 _WAIT_S: Final = 10.0
-_reads: Final = asyncio.Semaphore(_READS_MAX)
+_reads: Final = Shares(_READS_MAX)
 
 
 class Message(NamedTuple):
@@ -74,7 +75,7 @@ async def _read(client: Client, log: str, wanted: Slice, *, count: int, sql: str
         return Read(wanted, rows, wanted.start if last else wanted.end)
     matched = 0
     async with (
-        _reads,
+        _reads.place(id(client)),
         client.read_range(
             log,
             wanted.partition,
@@ -115,7 +116,7 @@ async def read_event(client: Client, log: str, partition: str, offset: int) -> M
         LinkRefusedError and other errors of the client.
     """
     async with (
-        _reads,
+        _reads.place(id(client)),
         client.read_range(
             log, partition, offset, offset + 1, batch_bytes=_BATCH_BYTES, timeout=_WAIT_S
         ) as reader,
