@@ -15,14 +15,18 @@ import uvicorn
 
 from amqp_streams.errors import ConfigError
 from service_parts.networks import is_loopback
+from service_parts.open_files import raise_open_files
 from web_console.app import Application, application
+from web_console.http.connections import Connection
+from web_console.sessions.session import REQUESTS_MAX, STREAMS_MAX, WAITING_MAX
 from web_console.settings import ConsoleSettings
 
-_REQUESTS_MAX: Final = 512
-"""Connections and requests at the same time; more get 503."""
+_CONNECTIONS: Final = 512
+"""Connections, in addition to those that sessions may use for their requests and streams."""
 _HEAD_BYTES_MAX: Final = 64 << 10
 """The head of a request: that of live figures names the logs of a page."""
 _DRAIN_S: Final = 3
+_TICKS_OF_A_SECOND: Final = 10
 _UNIX: Final = "unix:"
 _INHERITED: Final = "fd:"
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -105,25 +109,34 @@ def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) 
     sockets, address = bind(listen)
     if not settings.hosts and is_loopback(address.rpartition(":")[0].strip("[]")):
         settings = replace(settings, hosts=_LOCAL)
+    raise_open_files()
     app = application(settings)
     config = uvicorn.Config(
         app,
         lifespan="on",
         loop="uvloop",
-        http="h11",
+        http=Connection,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,  # the shield reads them
         h11_max_incomplete_event_size=_HEAD_BYTES_MAX,
-        limit_concurrency=_REQUESTS_MAX,
+        limit_concurrency=connections_max(settings),
         timeout_graceful_shutdown=_DRAIN_S,
         timeout_keep_alive=30,
     )
 
     asyncio.run(_Server(config, app, partial(_begun, settings, address, ready)).serve(sockets))
     log.info("console_stopped", address=address)
+
+
+def connections_max(settings: ConsoleSettings) -> int:
+    """Return how many connections and requests there may be at the same time; more get 503.
+
+    Logged-in people alone cannot use all of them.
+    """
+    return _CONNECTIONS + settings.sessions_max * (REQUESTS_MAX + WAITING_MAX + STREAMS_MAX)
 
 
 def _begun(settings: ConsoleSettings, address: str, ready: Callable[[str], None]) -> None:
@@ -152,6 +165,15 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.should_exit:
             self._begun()
+
+    async def on_tick(self, counter: int) -> bool:
+        """End the connections whose clients are late, once a second."""
+        if counter % _TICKS_OF_A_SECOND == 0:
+            now = asyncio.get_running_loop().time()
+            for each in list(self.server_state.connections):
+                if isinstance(each, Connection):
+                    each.look(now)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, which would keep their connections open, then the rest."""

@@ -128,11 +128,11 @@ def test_half_a_surrogate_pair_in_the_json_of_an_event_can_be_shown(
     admin: Person, guarded_node: NodeProcess
 ) -> None:
     """It is not a character, so it has no bytes in UTF-8, and the page was an error."""
-    with (
-        connect(guarded_node.url, user="admin", password=PASSWORD) as client,
-        client.producer("temps") as out,
-    ):
-        sent = out.send(Event(b'{"\\ud800": "a\\udfff"}', content_type="application/json", key="k"))
-    answer = admin.get(f"/logs/temps/events/{sent.partition}/{sent.offset}")
+    with connect(guarded_node.url, user="admin", password=PASSWORD) as client:
+        client.management.create_log("odd")
+        with client.producer("odd") as producer:
+            producer.send(Event(b'{"\\ud800": "a\\udfff"}', content_type="application/json"))
+        answer = admin.get("/logs/odd/events/0/0")
+        client.management.delete_log("odd")
     assert answer.status == 200
     assert "\\ud800" in answer.text

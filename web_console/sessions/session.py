@@ -11,8 +11,10 @@ from web_console.settings import ConsoleSettings
 
 REQUESTS_MAX: Final = 8
 """Requests of a session at the same time. More of them wait."""
-WAITING_MAX: Final = 32
-"""Requests of a session that wait. More are refused, so that one session cannot use up the connections."""
+WAITING_MAX: Final = 8
+"""Requests of a session that wait. More are refused, so that one session cannot use up the connections: a
+browser opens six to one host.
+"""
 STREAMS_MAX: Final = 12
 """Open streams (live figures and tails) of a session: browsers open few more than six to one host."""
 _LOGIN_S: Final = 10.0
