@@ -145,6 +145,8 @@ class EventService:
         self._waiting: dict[tuple[CommitQueue, int], list[_Waiting]] = {}
         self._answered = asyncio.Event()
         self._commit_scheduled = False
+        self._ticking: Final[deque[LiveConnection]] = deque()
+        """The connections that the present tick has not reached."""
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
         self._withheld: dict[Committing, None] = {}
@@ -391,13 +393,25 @@ class EventService:
                 await asyncio.wait_for(self._answered.wait(), timeout_s)
 
     def _tick_connections(self) -> None:
-        now_ms = self.monotonic_ms()
-        for connection in tuple(self.connections):
-            try:
-                connection.tick(now_ms)
-            except Exception:
-                log.exception("connection_failed", peer=connection.channel.peer, during="tick")
-                connection.channel.abort()
+        if not self._ticking:
+            self._ticking.extend(self.connections)
+            self._tick_some()
+
+    def _tick_some(self) -> None:
+        """Tick connections for one loop iteration. Ten thousand of them at once would delay all others."""
+        now_ms, until = self.monotonic_ms(), self.iteration.ends_s()
+        while self._ticking:
+            connection = self._ticking.popleft()
+            if connection in self.connections:  # it may have ended since the tick began
+                try:
+                    connection.tick(now_ms)
+                except Exception:
+                    log.exception("connection_failed", peer=connection.channel.peer, during="tick")
+                    connection.channel.abort()
+            if perf_counter() > until:
+                break
+        if self._ticking:
+            self._loop.call_soon(self._tick_some)
 
     def _tick_node(self) -> None:
         self.node.tick(self.monotonic_ms())
