@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import itertools
 import socket
 import struct
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from amqp_streams.config import Limits
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
-from amqp_streams.server.listening.sockets import BACKLOG, Admission
+from amqp_streams.server.listening.sockets import ACCEPTS_A_TURN, BACKLOG, Admission
 from tests.amqp_streams.server.peers import (
     Connect,
     Echo,
@@ -51,6 +52,19 @@ async def test_bytes_sent_one_by_one_arrive_in_order(serve: Listen, connect: Con
         writer.write(bytes([byte]))
         await writer.drain()
     assert await reader.readexactly(256) == sent
+
+
+async def test_a_flood_of_connections_is_accepted_over_many_iterations(serve: Listen, echoes: Echoes) -> None:
+    """64 of them at once held up connected clients for more than 10 ms."""
+    listeners = await serve(echoes)
+    with contextlib.ExitStack() as clients:
+        for _ in range(10 * ACCEPTS_A_TURN):
+            clients.enter_context(socket.create_connection(("127.0.0.1", listeners.addresses[0].port)))
+        accepted = [0]
+        while accepted[-1] < 10 * ACCEPTS_A_TURN:
+            await asyncio.sleep(0)
+            accepted.append(listeners.admission.count)
+        assert max(b - a for a, b in itertools.pairwise(accepted)) <= ACCEPTS_A_TURN <= 16
 
 
 async def test_a_peer_that_stops_sending_still_gets_what_was_written(
