@@ -1,9 +1,11 @@
 """The HTTP listener under odd clients."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,14 @@ from structlog.testing import capture_logs
 from knative_gateway.config import Limits, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http import listening
-from knative_gateway.http.listening import HELD_BYTES_MIN, SHED_REPORT_S, HttpServer, serve_http
+from knative_gateway.http.connection import Connection
+from knative_gateway.http.listening import (
+    HELD_BYTES_MIN,
+    LOOKS_AT_ONCE,
+    SHED_REPORT_S,
+    HttpServer,
+    serve_http,
+)
 from service_parts.settings.listeners import Listener
 from tests.amqp_streams.server.peers import Authority
 from tests.knative_gateway.dispatcher.rig import until
@@ -211,13 +220,42 @@ async def test_an_idle_connection_and_a_slow_answer_are_not_cut(
     slow_writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
     await GATE["entered"].wait()
     monkeypatch.setattr(listening, "_GRACE_S", -3600.0)
-    server._tick()
+    await server._look()
     GATE["open"].set()
     assert (await response(slow)).endswith(b"0")
     idle_writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert (await response(idle)).endswith(b"0")
     idle_writer.close()
     slow_writer.close()
+
+
+async def test_the_time_limits_of_many_connections_are_checked_over_several_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5,000 idle connections delayed all events by 10 ms, once a second."""
+    server = await serve_http(app, [ANY], limits=Limits())
+    assert server._ticking is not None
+    server._ticking.cancel()
+    looks: list[Connection] = []
+    monkeypatch.setattr(Connection, "look", lambda connection, *_, **__: looks.append(connection))
+    connections = server._service.connections
+    with ExitStack() as clients:
+        host, port = server.addresses[0].split(":")
+        for _ in range(2 * LOOKS_AT_ONCE + 50):
+            clients.enter_context(socket.create_connection((host, int(port))))
+        await until(lambda: len(connections) == 2 * LOOKS_AT_ONCE + 50)
+        first, lost = next(iter(connections)), list(connections)[-1]
+        looking, counts = asyncio.create_task(server._look()), [0]
+        while not looking.done():
+            await asyncio.sleep(0)
+            counts.append(len(looks))
+            connections.discard(lost)  # it ends before its turn
+        connections.add(lost)
+    await server.close(0.0)
+    assert max(b - a for a, b in pairwise(counts)) <= LOOKS_AT_ONCE
+    assert first in looks
+    assert lost not in looks
+    assert len(looks) == len(set(looks)) == 2 * LOOKS_AT_ONCE + 49
 
 
 async def test_going_down_answers_what_is_here(server: HttpServer) -> None:
