@@ -145,8 +145,7 @@ class EventService:
         self._waiting: dict[tuple[CommitQueue, int], list[_Waiting]] = {}
         self._answered = asyncio.Event()
         self._commit_scheduled = False
-        self._ticking: Final[deque[LiveConnection]] = deque()
-        """The connections that the present tick has not reached."""
+        self._ticking: Final[deque[LiveConnection]] = deque()  # the present tick has not reached them
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
         self._withheld: dict[Committing, None] = {}
