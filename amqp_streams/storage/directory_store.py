@@ -53,7 +53,7 @@ from amqp_streams.storage.ports import (
     Use,
 )
 from amqp_streams.storage.questions import Question
-from amqp_streams.storage.removing import Removal, checkpoint_and_remove
+from amqp_streams.storage.removing import Checkpoints, Removal
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import has_retention, retain
 
@@ -126,6 +126,13 @@ class DirectoryStore:
         self._ahead_ms: Final[dict[str, int]] = {}
         # What the next calls of `apply_retention` examine.
         self._to_retain: Final[deque[PartitionLog]] = deque()
+        self._checkpoints: Final = Checkpoints(
+            self._files,
+            self.path,
+            keeper=self._keeper,
+            outstanding=self._outstanding,
+            snapshot=partial(self._checkpoint, clean=False),
+        )
         for log, parts in opened.logs:
             self._add(log, parts)
         # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
@@ -207,7 +214,7 @@ class DirectoryStore:
         stored = self._add(
             log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders]
         )
-        self._submit_checkpoint()
+        self._checkpoints.submit()
         return stored
 
     def update(self, name: str, settings: LogSettings) -> StoredLog:
@@ -228,7 +235,7 @@ class DirectoryStore:
             partition.settings = settings
         self._records[name] = log
         self._logs[name] = StoredLog(name, settings, log.incarnation, stored.partitions)
-        self._submit_checkpoint()
+        self._checkpoints.submit()
         return self._logs[name]
 
     def delete(self, name: str) -> None:
@@ -318,7 +325,7 @@ class DirectoryStore:
                 gone.append(removal)
         if moved:
             # First the checkpoint with the new starts, then the files: a crash in between loses nothing.
-            self._submit_checkpoint(gone)
+            self._checkpoints.submit(gone)
         return moved
 
     # -- closing
@@ -431,12 +438,6 @@ class DirectoryStore:
             name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs
         }
         return Checkpoint(clean, self._format.directory_id, logs, bounds, states=self.states.bytes)
-
-    def _submit_checkpoint(self, gone: Sequence[Removal] = ()) -> None:
-        """Write a checkpoint in the background, then remove the files that it no longer mentions."""
-        checkpoint = self._checkpoint(clean=False)
-        step = Call(partial(checkpoint_and_remove, self._files, self.path, checkpoint, gone))
-        self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         data = self._checkpoint(clean=clean, without=without).encode()

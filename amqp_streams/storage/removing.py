@@ -5,12 +5,15 @@ that the partition starts behind it.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from amqp_streams.storage.catalog import Checkpoint, write_checkpoint
+from amqp_streams.storage.commits.flushing import Outstanding
 from amqp_streams.storage.disk.files import Files, OpenFile
+from amqp_streams.storage.disk.work import Call, Executor, Task, Work
 from amqp_streams.storage.partitions.segments import segment_path
 
 START_SUFFIX: Final = ".start"
@@ -22,6 +25,51 @@ class Removal(NamedTuple):
 
     start: int
     files: Sequence[Path]
+
+
+class Checkpoints:
+    """Checkpoints that the keeper writes in the background, at most one at a time.
+
+    A checkpoint has every partition of the store, so its cost grows with their number. Changes during a
+    checkpoint share the next one. `snapshot`: called on the loop's thread.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        *,
+        keeper: Executor,
+        outstanding: Outstanding,
+        snapshot: Callable[[], Checkpoint],
+    ) -> None:
+        self._files: Final = files
+        self._root: Final = root
+        self._keeper: Final = keeper
+        self._outstanding: Final = outstanding
+        self._snapshot: Final = snapshot
+        self._running = self._due = False
+        self._gone: list[Removal] = []
+        """What retention dropped since the last checkpoint was begun."""
+
+    def submit(self, gone: Sequence[Removal] = ()) -> None:
+        """Write a checkpoint of this moment or of a later one, then remove the files of `gone`."""
+        self._gone += gone
+        self._due = True
+        if not self._running:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._running, self._due = True, False
+        gone, self._gone = self._gone, []
+        step = Call(partial(checkpoint_and_remove, self._files, self._root, self._snapshot(), gone))
+        self._outstanding.submit(self._keeper, [Work([step])], self._ended)
+
+    def _ended(self, _task: Task) -> None:
+        # If a file could not be removed, the next opening finds and removes it.
+        self._running = False
+        if self._due:
+            self._begin()
 
 
 def checkpoint_and_remove(
