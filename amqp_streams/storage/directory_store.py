@@ -98,17 +98,7 @@ class DirectoryStore:
             outstanding=self._outstanding,
             compact_bytes=opened.tuning.states_bytes,
         )
-        self._flusher: Final = Flusher(
-            self._files,
-            self.path,
-            journal=self._journal,
-            writer=self._writer,
-            keeper=self._keeper,
-            outstanding=self._outstanding,
-            tuning=opened.tuning,
-            now_ms=now_ms,
-            freed=self._start,
-        )
+        self._flusher: Final = self._new_flusher(opened.tuning, now_ms)
         self._committer: Final = Committer(
             sync,
             journal=self._journal,
@@ -137,6 +127,19 @@ class DirectoryStore:
             self._add(log, parts)
         # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
         self._write_checkpoint(clean=False)
+
+    def _new_flusher(self, tuning: Tuning, now_ms: Callable[[], int]) -> Flusher:
+        return Flusher(
+            self._files,
+            self.path,
+            journal=self._journal,
+            writer=self._writer,
+            keeper=self._keeper,
+            outstanding=self._outstanding,
+            tuning=tuning,
+            now_ms=now_ms,
+            freed=self._start,
+        )
 
     @classmethod
     def open(
