@@ -41,6 +41,12 @@ def node_url(addresses: Sequence[BoundAddress]) -> str:
     return f"amqp://{format_address(reachable(address.host), address.port)}"
 
 
+def require_console() -> None:
+    """Raises ConfigError: the extra is not installed."""
+    if importlib.util.find_spec(_NEEDED) is None:
+        raise ConfigError(str(MissingExtraError("the web console", "console")))
+
+
 class Console:
     """The child process. It runs from `start` to `stop`."""
 
@@ -86,8 +92,7 @@ class Console:
         Raises:
             ConfigError: the address cannot be bound, or the extra is not installed.
         """
-        if importlib.util.find_spec(_NEEDED) is None:
-            raise ConfigError(str(MissingExtraError("the web console", "console")))
+        require_console()
         self._sockets = await bind(self._address)
         self._task = asyncio.create_task(self._keep(), name="console")
 

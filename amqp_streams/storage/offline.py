@@ -97,6 +97,17 @@ def must_be_ours(root: Path) -> None:
         raise StorageError(message)
 
 
+def check_format(root: Path) -> None:
+    """Check that this version can open a data directory.
+
+    Raises:
+        StorageError: its format is unknown, or the files that say so are damaged.
+    """
+    findings: list[Finding] = []
+    checkpoint = catalog.read_checkpoint(RealFiles(), root, findings)
+    catalog.read_format(RealFiles(), root, checkpoint, findings, repair=False)
+
+
 def bases_in(folder: Path) -> list[int]:
     """The numbers of the first records of a partition's segments, in order."""
     if not folder.is_dir():

@@ -143,7 +143,8 @@ _setting = setting_option(PREFIX)
 @_setting("log_format", metavar="|".join(LogFormat), help="The format of log lines.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The lowest level that is logged.  [default: info]")
 @service_options(
-    PREFIX, check="Check settings, certificates, users and keys, then exit: 0 if a node can start with them."
+    PREFIX,
+    check="Check settings, files, addresses and the data directory, then exit: 0 if a node can start with them.",
 )
 def serve(
     config: Path | None,
@@ -207,9 +208,10 @@ def _hangups_held() -> Iterator[None]:
 
 def _check(config: Path | None, flags: Mapping[str, object]) -> int:
     settings = node_settings(given_flags(flags), os.environ, config)
-    from amqp_streams.server.checks import check_files  # noqa: PLC0415  it loads the whole server
+    from amqp_streams.server.checks import check_start  # noqa: PLC0415  it loads the whole server
 
-    check_files(settings)
+    for remark in check_start(settings):
+        say(f"note: {remark}")
     say("the settings are valid")
     return 0
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.config import NodeSettings
-from amqp_streams.errors import ConfigError
-from amqp_streams.server.checks import check_files
+from amqp_streams.errors import ConfigError, StorageError
+from amqp_streams.server.checks import check_files, check_start
+from amqp_streams.storage.catalog import seal
+from examples.node import NodeProcess
 from tests.amqp_streams.server.issuer import KeyFolder, jwk
 from tests.amqp_streams.server.peers import Authority
 
@@ -36,3 +38,42 @@ def test_files_that_work_are_good(tmp_path: Path, authority: Authority) -> None:
 def test_a_file_that_does_not_work_is_named(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_files(NodeSettings.model_validate({"data_dir": "d"} | settings))
+
+
+def test_what_a_running_node_uses_is_a_remark(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node", "--console-listen", "127.0.0.1:0") as node:
+        given = {
+            "data_dir": node.data_dir,
+            "listen": [node.addresses["amqp"][0]],
+            "console": {"listen": node.addresses["console"][0]},
+        }
+        used, console, folder = check_start(NodeSettings.model_validate(given))
+        assert used == f"{given['listen'][0]} is in use by another process, perhaps by the node that runs now"
+        assert console.startswith(node.addresses["console"][0])
+        assert folder == f"{node.data_dir} is in use by process {node.pid}"
+    # It ended, and nothing that it left is in the way.
+    assert check_start(NodeSettings.model_validate(given)) == []
+
+
+def test_a_check_changes_nothing(tmp_path: Path) -> None:
+    given = {"data_dir": tmp_path / "new" / "data", "listen": ["127.0.0.1:0"]}
+    assert check_start(NodeSettings.model_validate(given)) == []
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    given = {"data_dir": tmp_path / "file" / "data", "listen": ["127.0.0.1:0"]}
+    with pytest.raises(ConfigError, match=r"data_dir: .*/file is not a directory"):
+        check_start(NodeSettings.model_validate(given))
+
+
+def test_a_data_directory_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_bytes(seal({"format": 99, "id": "00"}))
+    with pytest.raises(StorageError, match="has format 99, but this version reads"):
+        check_start(NodeSettings.model_validate({"data_dir": tmp_path, "listen": ["127.0.0.1:0"]}))
+
+
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot listen on 192.0.2.1:0"):
+        check_start(NodeSettings.model_validate({"data_dir": tmp_path, "listen": ["192.0.2.1:0"]}))
