@@ -87,7 +87,7 @@ def _check_folder(folder: Path) -> Iterator[str]:
         with offline.unlocked(folder, force=False):
             offline.check_format(folder)
     except DirectoryLockedError as error:
-        yield str(error).partition(":")[0]
+        yield str(error).partition(": stop ")[0]
     except OSError as error:
         message = f"{error.filename or folder}: {error.strerror or error}"
         raise StorageError(message) from error

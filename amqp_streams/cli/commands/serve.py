@@ -144,7 +144,7 @@ _setting = setting_option(PREFIX)
 @_setting("log_level", metavar="|".join(LogLevel), help="The lowest level that is logged.  [default: info]")
 @service_options(
     PREFIX,
-    check="Check settings, files, addresses and the data directory, then exit: 0 if a node can start with them.",
+    check="Check settings, files, addresses and data directory, then exit: 0 if a node can start with them.",
 )
 def serve(
     config: Path | None,

@@ -42,17 +42,18 @@ def test_a_file_that_does_not_work_is_named(settings: dict[str, object], words: 
 
 def test_what_a_running_node_uses_is_a_remark(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", "--console-listen", "127.0.0.1:0") as node:
+        address = node.addresses["amqp"][0]
         given = {
             "data_dir": node.data_dir,
-            "listen": [node.addresses["amqp"][0]],
+            "listen": [address],
             "console": {"listen": node.addresses["console"][0]},
         }
         used, console, folder = check_start(NodeSettings.model_validate(given))
-        assert used == f"{given['listen'][0]} is in use by another process, perhaps by the node that runs now"
+        assert used == f"{address} is in use by another process, perhaps by the node that runs now"
         assert console.startswith(node.addresses["console"][0])
         assert folder == f"{node.data_dir} is in use by process {node.pid}"
-    # It ended, and nothing that it left is in the way.
-    assert check_start(NodeSettings.model_validate(given)) == []
+        node.stop()  # nothing that it leaves is in the way
+        assert check_start(NodeSettings.model_validate(given)) == []
 
 
 def test_a_check_changes_nothing(tmp_path: Path) -> None:
