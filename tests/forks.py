@@ -5,7 +5,8 @@ one unit of tests after another, the longest first, and sends one short message 
 cores are better than as many: half of the time, a test waits for a disk or for another process.
 
 A unit is a file, because the tests of a file share nodes; or all files that use Spark, or all that use Kafka,
-because a JVM costs as much as two thousand tests; or one test of a file in `SPREAD`.
+because a JVM costs as much as two thousand tests; or all files of a folder in `TOGETHER`; or one test of a
+file in `SPREAD`.
 """
 
 import os
@@ -36,6 +37,7 @@ FIRST: Final = (
     "tests/attack/",
     "tests/acceptance/",
     "tests/crash/",
+    "tests/web_console/browser/",
     "tests/simulation",
     "tests/fuzz/",
     "tests/test_extras.py",
@@ -53,6 +55,12 @@ SPREAD: Final = (
     "tests/test_extras.py",
 )
 """Files whose tests may run in any fork: they share nothing, and each takes long."""
+TOGETHER: Final = ("tests/web_console/browser/",)
+"""Folders whose files share what takes long to start."""
+_ENDED: Final = (*_SHARED, *TOGETHER)
+"""Units whose last test ends all fixtures, also those of the session: brokers that wait for the end of their
+fork take a tenth of a core.
+"""
 
 _INDEX: Final = struct.Struct("<I")
 _END: Final = -1
@@ -81,7 +89,7 @@ def unit_of(nodeid: str, root: Path) -> str:
     # Each fork with a test that needs brokers would start three of them.
     if file.startswith(SPREAD) and shared != KAFKA:
         return nodeid
-    return shared or file
+    return shared or next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
 def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:
@@ -256,6 +264,7 @@ class Fork:
     def run(self) -> None:
         """Run units until none is left."""
         config = self._session.config
+        root = config.rootpath
         todo = self._next()
         index = next(todo, None)
         while index is not None:
@@ -263,10 +272,12 @@ class Fork:
             began = now()
             # The fixtures of the unit end with its last test, so the next test must be known before.
             after = next(todo, None)
-            items = self._session.items
-            config.hook.pytest_runtest_protocol(
-                item=items[index], nextitem=None if after is None else items[after]
-            )
+            item = self._session.items[index]
+            following = None if after is None else self._session.items[after]
+            unit = unit_of(item.nodeid, root)
+            if following is not None and unit in _ENDED and unit != unit_of(following.nodeid, root):
+                following = None
+            config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._send(index, [tuple(phase) for phase in self._phases], Cost(self._number, began, now()))
             self._phases.clear()
             index = after

@@ -114,6 +114,49 @@ def test_files_with_kafka_brokers_are_one_unit(tmp_path: Path) -> None:
     assert forks.units(nodeids, tmp_path) == [[0, 2], [1]]
 
 
+SHARING = """
+from pathlib import Path
+
+Cluster = object
+
+def test_it_shares(kafka: Cluster): assert Path(kafka).read_text() == ""
+"""
+AFTER = """
+from pathlib import Path
+
+def test_it_comes_later(ended): assert Path(ended).read_text() == "ended"
+"""
+SHARED = """
+import pytest
+
+FILE = {file!r}
+
+@pytest.fixture(scope="session")
+def kafka():
+    open(FILE, "x").close()
+    yield FILE
+    open(FILE, "w").write("ended")
+
+@pytest.fixture
+def ended(): return FILE
+"""
+
+
+def test_what_files_share_ends_with_the_last_of_them(tmp_path: Path) -> None:
+    """It starts once, and does not wait for the end of the fork."""
+    files = {"conftest": SHARED.format(file=str(tmp_path / "shared")), "test_a": SHARING, "test_b": AFTER}
+    done = run(tmp_path, "--forks", "1", **files, test_c=SHARING)
+    assert re.search(r"^3 passed in ", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_files_with_a_browser_are_one_unit(tmp_path: Path) -> None:
+    (together,) = forks.TOGETHER
+    for name in (files := (f"{together}test_a.py", "tests/test_b.py", f"{together}test_c.py")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert forks.units([f"{name}::1" for name in files], tmp_path) == [[0, 2], [1]]
+
+
 def test_units_are_files_spark_and_single_tests(tmp_path: Path) -> None:
     spread = forks.SPREAD[0]
     names = ("tests/a.py", "tests/s.py", "tests/t.py", "tests/b.py", f"{spread}c.py")

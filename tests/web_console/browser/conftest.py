@@ -1,4 +1,6 @@
-"""A headless Chromium, a node and a console: real processes, shared by the tests of a file."""
+"""Real processes: a headless Chromium for all tests of this folder, and a node and a console for those of a
+file.
+"""
 
 import os
 import shutil
@@ -31,13 +33,13 @@ SHOTS: Final = os.environ.get("SCREENSHOTS")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder more time: the first one of a file starts a browser and two processes."""
+    """Give the tests of this folder more time: the first one starts a browser and two processes."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium: apt-get install chromium")
