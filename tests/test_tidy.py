@@ -4,6 +4,7 @@ Each failure lists all violations.
 """
 
 import ast
+import gc
 import io
 import re
 import subprocess
@@ -71,6 +72,18 @@ _AVOIDED = re.compile(
 )
 _UNBREAKABLE = re.compile(r" *(?:\||- \[[^]]*\]\([^)]*\)$|\(?`[^` ]*`[).]*$)")
 _UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _uncollected() -> Iterator[None]:
+    """The trees of all files are millions of objects: looking for garbage among them takes longer than making
+    them.
+    """
+    gc.disable()
+    yield
+    for kept in (text, tree, strings):
+        kept.cache_clear()
+    gc.enable()
 
 
 def tracked(*suffixes: str) -> list[Path]:
