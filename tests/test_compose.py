@@ -57,9 +57,9 @@ def words(service: Mapping[str, Any]) -> list[str]:
     return [*service.get("entrypoint", given), *service["command"]]
 
 
-def test_the_profile_has_brokers_nodes_gateways_and_a_database() -> None:
-    counts = {kind: len(cluster(kind)) for kind in ("kafka", "node", "gateway", "postgres")}
-    assert counts == {"kafka": 3, "node": 3, "gateway": 2, "postgres": 1}
+def test_the_profile_has_brokers_nodes_and_a_gateway() -> None:
+    counts = {kind: len(cluster(kind)) for kind in ("kafka", "node", "gateway")}
+    assert counts == {"kafka": 3, "node": 3, "gateway": 1}
     assert [name for name, each in SERVICES.items() if "profiles" not in each] == ["node"]
 
 
@@ -92,22 +92,28 @@ def test_each_host_in_a_command_is_a_service() -> None:
     for name in commands():
         each = SERVICES[name]
         text = " ".join([*words(each), *map(str, each["environment"].values())])
-        hosts = re.findall(r"\b((?:kafka|node|postgres)\d*)(?=:\d|/)", text)
+        hosts = re.findall(r"\b((?:kafka|node)\d*)(?=:\d|/)", text)
         assert set(hosts) <= SERVICES.keys(), name
+
+
+def test_each_list_of_the_cluster_is_whole() -> None:
+    """The nodes have all brokers, and the gateway has all nodes: any of them may be away."""
+    assert cluster("gateway")
+    for kind, others in (("node", "kafka"), ("gateway", "node")):
+        for name in cluster(kind):
+            hosts = re.findall(rf"\b({others}\d+)(?=:\d)", " ".join(words(SERVICES[name])))
+            assert sorted(hosts) == sorted(cluster(others)), name
 
 
 @pytest.mark.parametrize("name", commands())
 def test_each_command_has_valid_settings(name: str, tmp_path: Path) -> None:
     each = SERVICES[name]
     program, *arguments = words(each)
-    environment = {
-        key: str(value).replace("${POSTGRES_PASSWORD:-}", "secret")
-        for key, value in each["environment"].items()
-    }
     # Their places in the container do not exist here.
     arguments = [argument.replace("/var/lib/amqp-streams", str(tmp_path)) for argument in arguments]
     environment = {
-        key: value.replace("/var/lib/amqp-streams", str(tmp_path)) for key, value in environment.items()
+        key: str(value).replace("/var/lib/amqp-streams", str(tmp_path))
+        for key, value in each["environment"].items()
     }
     own = {
         name: value
