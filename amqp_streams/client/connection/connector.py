@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from amqp_streams.client.connection import silence
 from amqp_streams.client.connection.transport import Wire
 from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.endpoints.racing import Race, race, stagger_s
@@ -247,6 +248,7 @@ class Connector:
             error = ConnectError(f"{address}: {why}")
             wire.abandon(error)
             raise error
+        wire.silent_s = silence.SILENT_S_MAX if len(self._rotation.addresses) > 1 else None
         return wire
 
     def _warn(self, error: ConnectError) -> None:

@@ -24,6 +24,7 @@ from amqp_streams.client.connection.protocol_events import (
     Outcomes,
     ProtocolEvent,
 )
+from amqp_streams.client.connection.silence import leave
 from amqp_streams.client.connection.stream import Stream, open_stream
 from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import (
@@ -83,11 +84,16 @@ class Attachment:
         Raises:
             LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
+        silent_s = self.wire.silent_s
+        if limit_s is not None and silent_s is not None:
+            limit_s = min(limit_s, silent_s)
         try:
             async with asyncio.timeout(limit_s):
                 # The future belongs to the link: a timeout here must not cancel it.
                 await asyncio.shield(self.attached)
         except TimeoutError:
+            if silent_s is not None:
+                raise leave(self.wire, "an attach") from None
             self.close()
             message = f"the peer did not answer an attach within {limit_s:.0f} s"
             raise TimedOutError(message) from None
@@ -140,6 +146,8 @@ class Wire:
         self.container = ""
         self.store: str | None = None
         self.opened_at = 0.0
+        self.silent_s: float | None = None
+        """See `silence.Connection`."""
         self._links_max = sys.maxsize
         self.lost_by: AmqpStreamsError | None = None
         self.questions: asyncio.Semaphore = asyncio.Semaphore(1)

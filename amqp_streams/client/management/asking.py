@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.connection.silence import answered
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import ConnectionLostError, EndpointError
 from amqp_streams.client.events import Event
@@ -79,7 +80,7 @@ class _Line:
         try:
             self._outgoing.link.send([Entry(request, request.encode())])
             self.wire.flush_soon()
-            return await answer
+            return await answered(self.wire, answer)
         # Also if the call is cancelled: an answer that arrives later finds no call and is ignored.
         finally:
             del self._waiting[identity]

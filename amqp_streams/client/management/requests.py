@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from amqp_streams import names
+from amqp_streams.client.connection.silence import answered
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import EndpointError, LinkError, ManagementError
 from amqp_streams.client.events import Event
@@ -69,7 +70,7 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
         inbox = _Inbox(wire, log + names.INFO_SUFFIX)
         try:
             await inbox.ready()
-            return log_info(log, ReceivedEvent(await inbox.message()).body)
+            return log_info(log, ReceivedEvent(await answered(wire, inbox.message())).body)
         finally:
             inbox.close()
 
