@@ -7,7 +7,7 @@ each other. Layout: `state_record.py`.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from amqp_streams.storage.disk.work import Call, Executor, Task, Work
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import state_record
 from amqp_streams.storage.formats.state_record import Changes
+from amqp_streams.storage.formats.state_values import StateValues
 
 FILE: Final = "states"
 DAMAGED_FILE: Final = "states.damaged"
@@ -138,7 +139,7 @@ class _Batch:
     changes: dict[str, bytes | None]
 
 
-class DirectoryStates:
+class DirectoryStates(StateValues):
     """See `ports.States`."""
 
     def __init__(
@@ -153,6 +154,7 @@ class DirectoryStates:
         outstanding: Outstanding,
         compact_bytes: int,
     ) -> None:
+        super().__init__(opened.values)
         self.on_written: Callable[[int, StorageError | None], None] = ignore
         self._files: Final = files
         self._path: Final = root / FILE
@@ -162,7 +164,6 @@ class DirectoryStates:
         self._executor: Final = executor
         self._outstanding: Final = outstanding
         self._compact_bytes: Final = compact_bytes
-        self._values: Final = opened.values
         self._live_bytes = sum([state_record.live_bytes(key, value) for key, value in opened.values.items()])
         self._file = opened.file
         self.bytes = opened.bytes
@@ -177,27 +178,19 @@ class DirectoryStates:
         """Whether every write so far, or a later one, succeeded."""
         return self._file is not None and self._pending is None and not self._in_flight
 
-    def get(self, key: str) -> bytes | None:
-        """See `States.get`."""
-        return self._values.get(key)
-
     @property
     def count(self) -> int:
         """The number of keys."""
-        return len(self._values)
-
-    def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
-        """See `States.items`."""
-        return sorted([(key, value) for key, value in self._values.items() if key.startswith(prefix)])
+        return len(self.values)
 
     def write(self, changes: Changes) -> int:
         """See `States.write`."""
-        for key, value in state_record.checked(changes, self._values).items():
-            before = self._values.pop(key, None)
+        for key, value in state_record.checked(changes, self.values).items():
+            before = self.values.pop(key, None)
             if before is not None:
                 self._live_bytes -= state_record.live_bytes(key, before)
             if value is not None:
-                self._values[key] = value
+                self.values[key] = value
                 self._live_bytes += state_record.live_bytes(key, value)
         self._number += 1
         if self._pending is None:
@@ -232,7 +225,7 @@ class DirectoryStates:
         if self._file is None or self.bytes > max(self._compact_bytes, 2 * self._live_bytes):
             made: list[tuple[OpenFile, int]] = []
             # A copy: the executor's thread encodes it while `write` changes the values.
-            steps = [Call(partial(self._rewrite, dict(self._values), made))]
+            steps = [Call(partial(self._rewrite, dict(self.values), made))]
             self._outstanding.submit(self._executor, [Work(steps)], partial(self._rewritten, batch, made))
         else:
             added: list[int] = []

@@ -7,16 +7,17 @@ would leave of them.
 from collections.abc import Callable, Mapping, Sequence
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.formats.state_record import checked
+from amqp_streams.storage.formats.state_values import StateValues
 
 
-class MemoryStates:
+class MemoryStates(StateValues):
     """Values by key.
 
     A write ends at `complete()`, which `defer`, if set, is given to call soon, unless they are `held`.
     """
 
     def __init__(self, values: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(values)
         self.on_written: Callable[[int, StorageError | None], None] = _ignore
         self.defer: Callable[[Callable[[], object]], object] | None = None
         """Calls soon what it is given, never at once: a loop's `call_soon`.
@@ -25,11 +26,10 @@ class MemoryStates:
         """
         self.held = False
         """Whether writes wait for the test although there is a loop."""
-        self.durable: dict[str, bytes] = dict(values or {})
+        self.durable: dict[str, bytes] = dict(self.values)
         """What a crash would leave."""
         self.written = 0
         """Number of the last write."""
-        self._values: dict[str, bytes] = dict(self.durable)
         self._waiting: list[int] = []
         self._failure: StorageError | None = None
 
@@ -38,21 +38,9 @@ class MemoryStates:
         """Numbers of the writes that have not ended."""
         return tuple(self._waiting)
 
-    def get(self, key: str) -> bytes | None:
-        """See `States.get`."""
-        return self._values.get(key)
-
-    def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
-        """See `States.items`."""
-        return sorted((key, value) for key, value in self._values.items() if key.startswith(prefix))
-
     def write(self, changes: Mapping[str, bytes | None]) -> int:
         """See `States.write`."""
-        for key, value in checked(changes, self._values).items():
-            if value is None:
-                self._values.pop(key, None)
-            else:
-                self._values[key] = value
+        self.change(changes)
         self.written += 1
         self._waiting.append(self.written)
         if self.defer and not self.held:
@@ -66,7 +54,7 @@ class MemoryStates:
         if ended:
             failure, self._failure = self._failure, None
             if failure is None:
-                self.durable = dict(self._values)
+                self.durable = dict(self.values)
         for number in ended:
             self.on_written(number, failure)
 
