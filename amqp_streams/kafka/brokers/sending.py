@@ -6,6 +6,7 @@ outcome, which is reported as a failure. A broken producer is replaced when ever
 was reported, so that no record of the new one is stored in front of a record of the old one.
 """
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -77,6 +78,8 @@ class Sender:
         """Partitions with batches that were not handed over completely."""
         self._full = False
         """A batch was not handed over completely, because librdkafka's queue was full."""
+        self._fatal: tuple[Producer, str] | None = None
+        """A producer that cannot be used any more, and why."""
         self._stopping: Final = threading.Event()
         self._scheduled = False
         self._thread: Final = threading.Thread(target=self._poll, name="kafka-reports", daemon=True)
@@ -118,7 +121,9 @@ class Sender:
         while (self._waiting or self._flights) and monotonic() < until:
             producer = self._broken if self._producer is None else self._producer
             if producer is not None:
-                producer.flush(min(POLL_S, within_s))
+                # A fatal error is raised by the first call that sees it; what is in flight then fails.
+                with contextlib.suppress(KafkaException):
+                    producer.flush(min(POLL_S, within_s))
             self._process()
         self._stopping.set()
         self._thread.join()
@@ -180,6 +185,9 @@ class Sender:
             # A producer that was replaced may report after its successor was made.
             if flight.fatal and flight.producer is self._producer:
                 self._replace(flight.producer, str(flight.failure))
+        fatal, self._fatal = self._fatal, None
+        if fatal is not None and fatal[0] is self._producer:
+            self._replace(*fatal)
         if self._broken is not None and len(self._broken) == 0:
             self._broken, self._producer = None, self._make(dict(self._settings))
         if self._waiting:
@@ -214,7 +222,12 @@ class Sender:
             if producer is None:
                 self._stopping.wait(POLL_S)
                 continue
-            producer.poll(POLL_S)
+            try:
+                producer.poll(POLL_S)
+            except KafkaException as error:
+                # What confluent-kafka does with a fatal error, instead of calling its callback for errors.
+                self._fatal = producer, str(error)
+                self._schedule()
             # Two things that no batch reports: there may be room for the rest of one, and a purged producer
             # has nothing left.
             if self._full or (producer is self._broken and len(producer) == 0):

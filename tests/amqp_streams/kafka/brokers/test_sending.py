@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
@@ -186,6 +186,46 @@ class Breaking(Producer):
         return super().produce_batch(
             topic, messages, partition, on_delivery=lambda _, message: on_delivery(fatal, message)
         )
+
+
+class Raising(Producer):
+    """A producer with a fatal error, which librdkafka reports once, before any record."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.sent, self.raised = threading.Event(), False
+
+    def produce_batch(self, *arguments: Any, **named: Any) -> int:
+        taken = super().produce_batch(*arguments, **named)
+        self.sent.set()
+        return taken
+
+    def poll(self, timeout: float = -1) -> int:
+        if self.raised:
+            return super().poll(timeout)
+        if not self.sent.wait(timeout):
+            return 0
+        self.raised = True
+        raise KafkaException(KafkaError(KafkaError._FATAL, "out of order", True))
+
+
+def test_a_producer_with_a_fatal_error_is_replaced_before_it_reports_a_record(mock_kafka: str) -> None:
+    """After an unclean election, the new leader does not know the sequence numbers of the producer."""
+    made: list[Producer] = []
+
+    def producer(settings: dict[str, Any]) -> Producer:
+        made.append(Producer(settings) if made else Raising(settings))
+        return made[-1]
+
+    sending = Sending(mock_kafka, producer=producer)
+    partition = SendingPartition("t", 0)
+    sending.append(partition, b"lost?")
+    sending.finish(partition)
+    sending.loop.run_until(lambda: len(made) == 2)
+    sending.append(partition, b"next")
+    sending.finish(partition)
+    assert sending.ended[partition][-1].failure is None
+    assert sending.sender.close(10)
 
 
 def test_what_was_not_reported_at_the_end_fails() -> None:
