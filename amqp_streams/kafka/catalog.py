@@ -1,7 +1,7 @@
 """The logs that are topics of a cluster, as the node knows them. Decides what news of Kafka change."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -67,6 +67,19 @@ class Catalog:
         """The ends of the partitions of a topic; empty if it is not known."""
         found = self.topics.get(topic)
         return {} if found is None else {place: self.partitions[place].end for place in found.places}
+
+    def ends_now(self, places: Iterable[Place]) -> dict[KafkaPartition, int]:
+        """The ends of the partitions at these places. May be called in any thread."""
+        found = [self.partitions.get(place) for place in places]
+        return {partition: partition.end for partition in found if partition is not None}
+
+    def current(self, known: Mapping[KafkaPartition, int]) -> dict[Place, int]:
+        """The ends of those partitions that are still in a log: another topic may have their places."""
+        return {
+            partition.place: end
+            for partition, end in known.items()
+            if self.partitions.get(partition.place) is partition
+        }
 
     def is_gone(self, found: FoundTopic) -> bool:
         """Whether this very topic was removed: a broker that is behind the others may still show it."""

@@ -7,13 +7,14 @@ the node knows is at most as old as the time between two looks.
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.catalog import Catalog
+from amqp_streams.kafka.partition import KafkaPartition
 
 LOOK_S: Final = 1.0
 """The time between two looks at the partitions."""
@@ -27,13 +28,15 @@ log = logging.getLogger("amqp_streams.kafka")
 class Look:
     """What Kafka said. `topics`: None if it was not asked. `failure`: why it did not answer.
 
-    `changes`: how many changes of topics the node had made when the look began.
+    `changes`: how many changes of topics the node had made when the look began. `known`: the ends that the
+    node knew then.
     """
 
     changes: int
     extents: Mapping[Place, Extent]
     topics: Mapping[str, FoundTopic] | None = None
     failure: str | None = None
+    known: Mapping[KafkaPartition, int] = field(default_factory=dict)
 
 
 class Looker:
@@ -102,7 +105,9 @@ class Looker:
                 # A new log must not be shown without its events.
                 new = (place for found in topics.values() for place in found.places)
                 places = tuple(dict.fromkeys((*places, *new)))
-        return Look(changes, self._administration.extents(places), topics)
+        # Only a leader that was asked later can lack what the node knew.
+        known = self._catalog.ends_now(places)
+        return Look(changes, self._administration.extents(places), topics, known=known)
 
     def _topics(self) -> dict[str, FoundTopic]:
         return self._administration.describe(filter(self._catalog.wanted, self._administration.names()))

@@ -1,7 +1,7 @@
 """One partition of a topic as a partition of a log."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, overload
+from typing import Final, NamedTuple, Protocol, overload
 
 from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.kafka.brokers.administration import Extent
@@ -42,6 +42,13 @@ class KafkaQueue:
     def alone(self) -> bool:
         """See `CommitQueue.alone`."""
         return True
+
+
+class Lost(NamedTuple):
+    """The numbers of records that were lost: `first` included, `end` excluded."""
+
+    first: int
+    end: int
 
 
 class Room(Protocol):
@@ -96,14 +103,17 @@ class KafkaPartition:
         self.log: Final = log
         self.index: Final = place.partition
         self.place: Final = place
-        self.start, self.end = extent
+        self.start, self.end = extent.start, extent.end
         self.message_bytes = message_bytes
         self.failure: StorageError | None = None
         """Why nothing can be read or appended any more."""
+        self.lost: Lost | None = None
+        """What Kafka lost last."""
         self.producers: Final[Mapping[str, Reached]] = {}
         self.sending: Final = SendingPartition(place.topic, place.partition)
         self.queue: Final = KafkaQueue(self.sending.outbox)
         self._room: Final = room
+        self._accepted = 0
 
     def append(
         self,
@@ -181,6 +191,31 @@ class KafkaPartition:
         self.start = max(self.start, extent.start)
         self.end = max(self.end, extent.end, self.start)
         return grown
+
+    def accepted(self, last: int) -> bool:
+        """The record with this number is the last of a batch of this node; whether its number was free.
+
+        Kafka stores the batches of a producer in their order.
+        """
+        free, self._accepted = last >= self._accepted, last + 1
+        return free
+
+    def truncate(self, first: int) -> Lost | None:
+        """Kafka lost the records from this number on, and gives their numbers to new ones.
+
+        None: this node knew none of them.
+        """
+        if first >= self.end:
+            return None
+        self.lost = Lost(first, self.end)
+        self.start, self.end, self._accepted = min(self.start, first), first, 0
+        return self.lost
+
+    def gone(self, position: int) -> str | None:
+        """Why nothing can be read at a position behind the end; None: it is one of records to come."""
+        if self.lost is None or not self.end < position <= self.lost.end:
+            return None
+        return f"{self.place} ends at {self.end}: Kafka lost the events from {self.lost.first} on"
 
     def lose(self, reason: str) -> None:
         """Take and give nothing any more: the topic is gone."""

@@ -16,6 +16,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.asking import Asking, KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, Extent, Extents
+from amqp_streams.kafka.brokers.comparing import Comparer
 from amqp_streams.kafka.brokers.fetching import Fetcher, Place
 from amqp_streams.kafka.brokers.figures import STATISTICS_MS, KafkaFigures, Replication
 from amqp_streams.kafka.brokers.following import Follower
@@ -23,6 +24,7 @@ from amqp_streams.kafka.brokers.jobs import Job, Jobs
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.looking import Look, Looker
+from amqp_streams.kafka.losses import Losses
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.records.plain import PlainRecord
@@ -65,6 +67,7 @@ class KafkaStore:
             options.names, weak=options.weak, make=self._partition, dropped=self._dropped
         )
         self.others: Final = self._catalog.others
+        self.others.gone = _gone
         self._sending: Final[dict[SendingPartition, KafkaPartition]] = {}
         """Also those of deleted logs, until their appends have ended."""
         self._begun: Final[dict[KafkaPartition, deque[float]]] = {}
@@ -87,10 +90,23 @@ class KafkaStore:
         for missing in sorted(plain - topics.keys()):
             log.warning("kafka_topic_missing topic=%s", missing)
         self._fetcher: Final = Fetcher(connection, loop_call=self._call, readers=options.readers, plain=plain)
-        self._sender: Final = Sender(
+        self._sender: Final = self._new_sender(connection)
+        self._follower: Final = self._new_follower(connection)
+        self._fetcher.tail = self._follower
+        self._comparer: Final = Comparer(connection)
+        self._losses: Final = Losses(self._jobs, self._comparer.compare, self._lost)
+        self._looker: Final = Looker(
+            self._administration, self._catalog, loop_call=self._call, on_look=self._looked
+        )
+        for found in topics.values():
+            self._catalog.add(found, extents)
+        self._looker.start()
+
+    def _new_sender(self, connection: Mapping[str, object]) -> Sender:
+        return Sender(
             {
                 **connection,
-                "message.max.bytes": options.message_bytes + RECORD_OVERHEAD,
+                "message.max.bytes": self._options.message_bytes + RECORD_OVERHEAD,
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._figures.statistics,
             },
@@ -98,21 +114,16 @@ class KafkaStore:
             on_ended=self._ended,
             on_error=self._figures.failed,
         )
-        self._follower: Final = Follower(
+
+    def _new_follower(self, connection: Mapping[str, object]) -> Follower:
+        return Follower(
             connection,
             loop_call=self._call,
             on_records=self._brought,
             on_missing=self._missing,
             on_ended=self._follower_ended,
-            plain=plain,
+            plain=self._options.names.plain,
         )
-        self._fetcher.tail = self._follower
-        self._looker: Final = Looker(
-            self._administration, self._catalog, loop_call=self._call, on_look=self._looked
-        )
-        for found in topics.values():
-            self._catalog.add(found, extents)
-        self._looker.start()
 
     # -- logs
 
@@ -202,6 +213,7 @@ class KafkaStore:
         # First: what waits for Kafka ends while the last events are sent.
         self._administration.close()
         self._fetcher.stop()
+        self._comparer.stop()
         clean = self._sender.close(_CLOSE_S if within_s is None else within_s)
         self.on_commit = _ignore
         self._looker.close()
@@ -282,8 +294,10 @@ class KafkaStore:
             if failure is None and partition.plain:
                 self._stale[partition.place] = None
                 self._ask_ends()
-            last = None if failure is not None or partition.plain else batch.last_number
-            if last is not None and last >= partition.end:
+            last = None if failure is not None else batch.last_number
+            if last is not None and not partition.accepted(last):
+                self._losses.fell(partition.place)
+            if last is not None and last >= partition.end and not partition.plain:
                 partition.end = last + 1
             error = partition.failure if failure is not None and partition.failure is not None else failure
             failures: dict[Partition, StorageError] = {} if error is None else {partition: error}
@@ -336,6 +350,7 @@ class KafkaStore:
         """A log is gone."""
         self._follower.unfollow(partition.place)
         self._fetcher.forget(partition.place)
+        self._losses.forget(partition.place)
         # Not from within the change: a commit must not end before its caller knows of the change.
         self._call(self._fail, partition)
 
@@ -346,14 +361,31 @@ class KafkaStore:
             # Everything has ended: what Kafka reports later means nothing.
             del self._sending[partition.sending]
 
-    def _missing(self, place: Place, at: int) -> None:
+    def _missing(self, place: Place, at: int, first_lost: int | None) -> None:
         """The follower asked for a position that Kafka does not have."""
         partition = self._catalog.partitions.get(place)
         if partition is None:
             return
+        if first_lost is not None:
+            self._lost(place, first_lost)
+            return
         # Retention removed it, or records were lost: a read of the position learns which.
         log.warning("kafka_position_missing place=%s position=%d", place, at)
         self.others.on_grown([partition])
+
+    def _lost(self, place: Place, first: int) -> None:
+        """Kafka lost the records of a partition from this number on."""
+        partition = self._catalog.partitions.get(place)
+        lost = None if partition is None else partition.truncate(first)
+        if partition is None or lost is None:
+            return
+        self._figures.lost_events += lost.end - lost.first
+        self._fetcher.forget(place)
+        self._follower.unfollow(place)
+        self.others.on_truncated(partition, lost.first, lost.end)
+        # There may be new records with these numbers.
+        self._stale[place] = None
+        self._ask_ends()
 
     def _follower_ended(self, reason: str) -> None:
         self._broken = reason
@@ -361,6 +393,7 @@ class KafkaStore:
     def _looked(self, look: Look) -> None:
         """Take in a look at Kafka."""
         self._away = None if look.failure is None else f"Kafka does not answer: {look.failure}"
+        self._losses.looked(look.extents, self._catalog.current(look.known))
         self._catalog.moved(look.extents)
         if look.topics is not None:
             found = (topic.replication for topic in look.topics.values())
@@ -372,3 +405,8 @@ class KafkaStore:
 
 def _ignore(_done: CommitDone) -> None:
     pass
+
+
+def _gone(partition: Partition, position: int) -> str | None:
+    assert isinstance(partition, KafkaPartition)
+    return partition.gone(position)

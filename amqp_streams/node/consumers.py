@@ -20,9 +20,11 @@ from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
 from amqp_streams.node.lookups import Lookup, Lookups
+from amqp_streams.node.losses import passed, require_left
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
+from amqp_streams.storage.questions import Others
 from amqp_streams.streams.attach import (
     AttachRequest,
     Closed,
@@ -103,8 +105,7 @@ class _Attach:
 class Consumers:
     """The consumer links of a node, and attaches that wait.
 
-    `report` is called with each effect; `steal` ends a link of the same name. `shared`: other nodes write to
-    the same logs.
+    `report` is called with each effect; `steal` ends a link of the same name. `others`: see `Store`.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Consumers:
         elsewhere: ElsewhereOf,
         report: Callable[[Effect], None],
         steal: Steal,
-        shared: bool = False,
+        others: Others[Partition, StoredLog] | None = None,
     ) -> None:
         self.writes = Writes(states)
         self._states = states
@@ -125,7 +126,8 @@ class Consumers:
         self.cursors = KeptCursors(
             states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
         )
-        self.reading = Reading(others=shared)
+        self.reading = Reading(others=others is not None)
+        self._others = others
         self.lookups = Lookups()
         self._links = links
         self._elsewhere = elsewhere
@@ -233,6 +235,11 @@ class Consumers:
         consumer.reader.associate(_positions(attach, partitions, consumer.progress))
         return True
 
+    def truncated(self, partition: Partition, first: int, now_ms: int) -> None:
+        """Close the links that are behind the first lost record: see `Others.on_truncated`."""
+        for link, error in passed(self._links.of(partition.log), partition, first):
+            self._end(self._attaches[link], now_ms, error)
+
     def begin(self, incarnations: Collection[str]) -> None:
         """At the start, with logs of these incarnations: complete deletions that a crash interrupted.
 
@@ -302,8 +309,13 @@ class Consumers:
         try:
             if self._looks_up(attach):
                 return
+            if self._others is not None:
+                require_left(_positions(attach, self._partitions(attach), None), self._others.gone)
         except StorageError as error:
             self._end(attach, now_ms, storage_refusal(error))
+            return
+        except PeerError as error:
+            self._end(attach, now_ms, error)
             return
         if not attach.request.durable:
             self._grant(attach, None)

@@ -99,7 +99,7 @@ class Node:
             elsewhere=self._elsewhere,
             report=self._effects.append,
             steal=self._steal,
-            shared=store.others is not None,
+            others=store.others,
         )
         self._subscriptions = Subscriptions(
             store.logs, self._consumers.cursors, self._consumers.writes, self._effects.append
@@ -107,7 +107,7 @@ class Node:
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held, self.lookups = 0, self._consumers.reading.held, self._consumers.lookups
-        self.grown: Final = self._consumers.reading.grown
+        self.grown, self.truncated = self._consumers.reading.grown, self._consumers.truncated
         self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {

@@ -163,8 +163,8 @@ class EventService:
         store.on_commit = self._committed
         store.states.on_written = self._state_written
         self.node.lookups.on_answer = self._looked_up
-        if store.others is not None:
-            store.others.on_grown, store.others.on_lost = self._grown, self._lost
+        if (others := store.others) is not None:
+            others.on_grown, others.on_lost, others.on_truncated = self._grown, self._lost, self._truncated
 
     # -- clock and log lines
 
@@ -369,6 +369,12 @@ class EventService:
         """A log was deleted elsewhere."""
         log.warning("log_lost", log=lost.name, reason=reason)
         self.node.lost(lost, reason, self.monotonic_ms())
+        self.effects.carry_out()
+
+    def _truncated(self, partition: Partition, first: int, end: int) -> None:
+        """Accepted events were lost."""
+        log.error("events_lost", log=partition.log, partition=partition.index, first=first, last=end - 1)
+        self.node.truncated(partition, first, self.monotonic_ms())
         self.effects.carry_out()
 
     # -- time

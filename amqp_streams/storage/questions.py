@@ -27,7 +27,7 @@ class Foreign(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Others(Generic[P, L]):
-    """What other nodes do with the logs of a store. The owner of the store sets the functions.
+    """What other nodes do with the logs of a store. The owner of the store sets the functions `on_…`.
 
     They are called on the event loop's thread. A log that another node created appears in `Store.logs`
     without a call. What must be decided in one place is not available on logs of several nodes: consumer
@@ -38,6 +38,11 @@ class Others(Generic[P, L]):
     """The ends of these partitions moved without a commit of this node."""
     on_lost: Callable[[L, str], None] = lambda _log, _reason: None
     """This log does not exist any more. Its links get the reason."""
+    on_truncated: Callable[[P, int, int], None] = lambda _partition, _first, _end: None
+    """Durable records of this partition were lost: the numbers from `first` to before `end`, which new
+    records get."""
+    gone: Callable[[P, int], str | None] = lambda _partition, _position: None
+    """Set by the store: why nothing can be read at a position behind the end, because of lost records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ _CHANGE_S: Final = 60.0
 _SHRINK_S: Final = 15.0
 """When a broker is killed, Kafka takes it out of the replicas in sync after about 9 s."""
 
+_APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Otherwise a topic with the prefix of nodes is a copy that has not ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -84,7 +87,8 @@ async def _made_anew(world: World, log: str, hold_s: float) -> None:
     gone = topics(world, log)
     await asyncio.to_thread(delete, world, gone)
     for topic in gone:
-        await asyncio.to_thread(create, world, NewTopic(topic, 4, 3, config={"min.insync.replicas": "2"}))
+        config = {"min.insync.replicas": "2", **_APPEND_TIMES}
+        await asyncio.to_thread(create, world, NewTopic(topic, 4, 3, config=config))
     await asyncio.sleep(hold_s)
 
 
@@ -160,10 +164,10 @@ def alter(world: World, topic: str, settings: dict[str, str]) -> None:
     admin.incremental_alter_configs([resource])[resource].result(_CHANGE_S)
 
 
-def unclean_topic(name: str) -> NewTopic:
+def unclean_topic(name: str, *, partitions: int = 4) -> NewTopic:
     """A topic of the first two brokers, of which one that is behind may lead."""
-    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-    return NewTopic(name, 4, replica_assignment=[[1, 2]] * 4, config=config)
+    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", **_APPEND_TIMES}
+    return NewTopic(name, partitions, replica_assignment=[[1, 2]] * partitions, config=config)
 
 
 def _await_leader(world: World, names: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic, sleep
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from confluent_kafka import (
@@ -82,21 +83,26 @@ class FoundTopic:
 
 
 class Extent(NamedTuple):
-    """The numbers of a partition that can be read: `start` included, `end` excluded."""
+    """The numbers of a partition that can be read: `start` included, `end` excluded.
+
+    `epoch`: of the leader that said so; -1: not known.
+    """
 
     start: int
     end: int
+    epoch: int = -1
 
 
 class Offsets(NamedTuple):
     """Offsets by partition. `unknown`: the broker does not know these partitions, or does not lead them.
 
-    `reason`: why an offset is missing.
+    `reason`: why an offset is missing. `epochs`: of the leaders, as far as they said it.
     """
 
     found: Mapping[Place, int]
     unknown: frozenset[Place] = frozenset()
     reason: str = ""
+    epochs: Mapping[Place, int] = MappingProxyType({})
 
 
 class Extents(NamedTuple):
@@ -225,7 +231,10 @@ class Administration:
         def answered() -> Extents:
             starts, ends = asked[EARLIEST].result(), asked[LATEST].result()
             both = starts.found.keys() & ends.found.keys()
-            found = {place: Extent(starts.found[place], ends.found[place]) for place in both}
+            found = {
+                place: Extent(starts.found[place], ends.found[place], ends.epochs.get(place, -1))
+                for place in both
+            }
             return Extents(found, starts.unknown | ends.unknown, starts.reason or ends.reason)
 
         return joined(asked.values(), answered)
@@ -264,20 +273,24 @@ class Administration:
 
         def answered() -> Offsets:
             found, unknown, reason = dict[Place, int](), set[Place](), ""
+            epochs = dict[Place, int]()
             for partition, answer in answers.items():
                 place = Place(partition.topic, partition.partition)
                 try:
-                    offset = answer.result().offset
+                    result = answer.result()
+                    offset = result.offset
                     # What librdkafka gives for a partition that has not answered in time, without an error.
                     if offset == OFFSET_INVALID:
                         reason = f"no answer within {ANSWER_S:g} s"
                     else:
                         found[place] = offset
+                        if result.leader_epoch is not None:
+                            epochs[place] = result.leader_epoch
                 except KafkaException as error:
                     reason = reason_of(error)
                     if _code(error) in _UNKNOWN:
                         unknown.add(place)
-            return Offsets(found, frozenset(unknown), reason)
+            return Offsets(found, frozenset(unknown), reason, epochs)
 
         return joined(answers.values(), answered)
 

@@ -52,6 +52,8 @@ class KafkaFigures:
         self.pending_events = 0
         """Events that were handed to Kafka, or wait for it, and have no outcome."""
         self.replication = Replication()
+        self.lost_events = 0
+        """Numbers of accepted events that Kafka lost, as far as this node knew them."""
         self._errors: Final[Counter[str]] = Counter()
         self._brokers: Mapping[str, _BrokerFigures] = {}
 
@@ -81,6 +83,12 @@ class KafkaFigures:
             "partitions_below_min_in_sync",
             "Partitions of logs with fewer replicas in sync than min.insync.replicas.",
             self.replication.short,
+        )
+        yield Figure(
+            "kafka_events_lost",
+            "Offsets of accepted events that Kafka lost, for example by an unclean leader election.",
+            {(): self.lost_events},
+            counter=True,
         )
         yield Figure(
             "kafka_errors",

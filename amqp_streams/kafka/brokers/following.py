@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from amqp_streams.kafka.brokers.comparing import first_lost
 from amqp_streams.kafka.brokers.fetching import CONSUMING
 from amqp_streams.kafka.brokers.taking import Place, consumed, is_end, place_of, sorted_out
 from amqp_streams.kafka.records.chunks import chunk_of
@@ -37,13 +38,15 @@ log = logging.getLogger("amqp_streams.kafka")
 class Brought(NamedTuple):
     """What a portion has of one partition. `follow`: which start of following it belongs to.
 
-    `missing`: Kafka does not have the position, because records were removed or lost.
+    `missing`: Kafka does not have the position, because records were removed or lost. `first_lost`: the
+    number of the first lost one; None: not known.
     """
 
     place: Place
     follow: int
     span: Span | None
     missing: bool = False
+    first_lost: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +82,8 @@ class Follower:
     """Follows partitions. All public methods are called on the event loop's thread.
 
     `loop_call`: calls a function on that thread, from any thread. `on_records`: gets each span that was
-    brought. `on_missing`: Kafka does not have the position of this partition, which is not followed any more.
+    brought. `on_missing`: Kafka does not have the position of this partition, which is not followed any more;
+    the last argument is `Brought.first_lost`.
     `on_ended`: the thread ended with an error.
     """
 
@@ -89,7 +93,7 @@ class Follower:
         *,
         loop_call: Callable[..., object],
         on_records: Callable[[Sequence[tuple[Place, Span]]], None],
-        on_missing: Callable[[Place, int], None],
+        on_missing: Callable[[Place, int, int | None], None],
         on_ended: Callable[[str], None],
         plain: Container[str] = frozenset(),
     ) -> None:
@@ -167,7 +171,7 @@ class Follower:
                 continue
             if each.missing:
                 self.unfollow(each.place)
-                self._on_missing(each.place, followed.next)
+                self._on_missing(each.place, followed.next, each.first_lost)
                 continue
             assert each.span is not None
             followed.next = each.span.end
@@ -238,13 +242,13 @@ def portions(
     """
     records, others = sorted_out(messages)
     ends: dict[Place, int] = {}
-    missing: set[Place] = set()
+    missing: dict[Place, int | None] = {}
     for message in others:
         place, error = place_of(message), message.error()
         if error is not None and is_end(error):
             ends[place] = max(message.offset() or 0, ends.get(place, 0))
         elif error is not None and error.code() in _GONE:
-            missing.add(place)
+            missing[place] = first_lost(error)
     found = []
     for place in dict.fromkeys((*records, *ends)):
         if place not in positions:
@@ -259,5 +263,8 @@ def portions(
         if end > at:
             found.append(Brought(place, follow, Span(at, end, chunk_of(columns) if some else None)))
             positions[place] = follow, end
-    gone = missing & positions.keys()
-    return found + [Brought(place, positions[place][0], None, missing=True) for place in gone]
+    return found + [
+        Brought(place, positions[place][0], None, missing=True, first_lost=first)
+        for place, first in missing.items()
+        if place in positions
+    ]

@@ -156,3 +156,12 @@ def test_a_log_that_this_node_made_may_have_been_found_before(node: Node) -> Non
     assert node.catalog.known(FOUND, {}) is log
     assert node.catalog.known(replace(FOUND, id="id-2"), {}) is not log
     assert len(node.lost) == 1
+
+
+def test_only_partitions_that_are_still_in_a_log_count() -> None:
+    node = Node()
+    node.catalog.add(FOUND, {Place(TOPIC, 0): Extent(0, 7)})
+    known = node.catalog.ends_now([Place(TOPIC, 0), Place(TOPIC, 1), Place("other", 0)])
+    assert node.catalog.current(known) == {Place(TOPIC, 0): 7, Place(TOPIC, 1): 0}
+    node.catalog.known(replace(FOUND, id="id-2"), {})
+    assert node.catalog.current(known) == {}

@@ -9,7 +9,7 @@ import pytest
 from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.kafka.brokers.administration import Extent
 from amqp_streams.kafka.brokers.fetching import OvertakenError, Place
-from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.partition import KafkaPartition, Lost
 from amqp_streams.kafka.records.plain import PlainRecord
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
 from amqp_streams.wire.keys import key_section
@@ -108,3 +108,29 @@ def test_a_time_is_sought_within_what_is_retained(room: Room, partition: KafkaPa
     assert partition.seek_timestamp(1, request) == 5
     room.found = 11
     assert partition.seek_timestamp(1) == 11
+
+
+def test_after_a_loss_the_end_falls_and_positions_of_lost_records_have_a_reason(
+    partition: KafkaPartition,
+) -> None:
+    assert partition.truncate(20) is None
+    assert partition.gone(21) is None
+    assert partition.truncate(12) == Lost(12, 20)
+    assert (partition.start, partition.end) == (5, 12)
+    assert "partition 2 of topic 't' ends at 12: Kafka lost the events from 12 on" in str(partition.gone(13))
+    assert partition.gone(12) is partition.gone(21) is None
+    assert partition.move(Extent(5, 15))
+    assert partition.gone(15) is None
+    assert "ends at 15" in str(partition.gone(20))
+    assert partition.truncate(3) == Lost(3, 15)
+    assert (partition.start, partition.end) == (3, 3)
+
+
+def test_batches_of_this_node_get_growing_numbers_unless_records_were_lost(partition: KafkaPartition) -> None:
+    assert partition.accepted(3)
+    assert partition.accepted(9)
+    assert not partition.accepted(9)
+    assert partition.accepted(10)
+    assert not partition.accepted(4)
+    partition.truncate(2)
+    assert partition.accepted(2)
