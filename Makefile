@@ -128,7 +128,7 @@ kafka: setup  ## install Kafka from Maven Central and start three brokers on loo
 kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/kafka
 	$(BIN)/python -m bench.products.kafka_cluster stop
 
-kafka-spec: setup  ## run every test of the specification with nodes on Kafka; make test has a sample of them
+kafka-spec: setup  ## run the tests and the scenarios of the specification with nodes on Kafka, and the suite of stores on topics that exist; make test has a sample of them
 	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
 
 kafka-chaos: SECONDS = 1200

@@ -15,7 +15,7 @@ from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
 from amqp_streams.testing_amqp import EnginePair
 from bench.products.kafka_cluster import Cluster
-from tests.kafka_spec.exceptions import EXCEPTIONS, RETENTION, SAMPLE
+from tests.kafka_spec.exceptions import EXCEPTIONS, PLAIN_SAMPLE, RETENTION, SAMPLE
 from tests.spec.conftest import LOGS
 from tests.stores import StoreNode, WatchedStore
 
@@ -65,5 +65,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if reason is not None:
             # Whether Kafka has removed the events when the test looks depends on the speed of the machine.
             item.add_marker(pytest.mark.xfail(strict=True, run=reason != RETENTION, reason=reason))
-        if name in vars(item.module) and name not in SAMPLE and "node" in item.fixturenames:  # type: ignore[attr-defined]
+        if name not in SAMPLE | PLAIN_SAMPLE and {"node", "hand"} & set(item.fixturenames):  # type: ignore[attr-defined]
             item.add_marker(pytest.mark.slow)

@@ -1,4 +1,4 @@
-"""What of the specification's tests does not hold on Kafka, and why."""
+"""What of the specification's tests and scenarios does not hold on Kafka, and why."""
 
 from typing import Final
 
@@ -61,3 +61,57 @@ SAMPLE: Final[frozenset[str]] = frozenset(
     }
 )
 """The tests that `make test` runs on Kafka."""
+
+SCENARIO_EXCEPTIONS: Final[dict[str, str]] = dict.fromkeys(
+    [
+        *("4 ¶4", "4 ¶9", "4 ¶10", "4.3 ¶3"),
+        *(f"4.5 ¶{paragraph}" for paragraph in range(1, 9)),
+        *(f"4.5.1 ¶{paragraph}" for paragraph in range(1, 5)),
+        *(f"4.5.2 ¶{paragraph}" for paragraph in range(1, 7)),
+        *("4.6.2 ¶1", "4.6.2 ¶2", "4.6.2 ¶3", "4.6.3 ¶1", "4.6.3 ¶2"),
+    ],
+    GROUPS,
+)
+"""By the name of a scenario (tests/scenarios)."""
+
+SCENARIO_SAMPLE: Final[frozenset[str]] = frozenset({"4.5.2 ¶4", "5.2 ¶2"})
+"""The scenarios that `make test` plays on Kafka."""
+
+TIMES: Final = "the brokers, or Kafka clients, give the times"
+NUMBERED: Final = "idempotent producers are not available on Kafka"
+FOREIGN: Final = "a node does not create, change or delete topics of other programs"
+SECTIONS: Final = "the test counts bytes, and its messages are in data sections, which have more"
+
+PLAIN_EXCEPTIONS: Final[dict[str, str]] = {
+    "test_retention_by_bytes_drops_whole_segments_from_the_oldest_on": RETENTION,
+    "test_retention_by_age_drops_even_the_last_record_and_offsets_continue": RETENTION,
+    "test_retention_by_age_continues_after_a_clock_was_wrong_once": RETENTION,
+    "test_a_reader_overtaken_by_retention_continues_at_the_earliest": RETENTION,
+    "test_numbers_are_known_when_their_events_are_durable_and_not_before": NUMBERED,
+    "test_the_latest_writer_is_last_and_the_forgotten_ones_are_removed": NUMBERED,
+    "test_header_sizes_and_timestamps_stay_with_their_records": TIMES,
+    "test_timestamps_never_decrease_though_the_clock_does": TIMES,
+    "test_a_clock_that_jumps_by_months_within_a_commit_stops_nothing": TIMES,
+    "test_seeking_a_timestamp_gives_the_first_record_after_it": TIMES,
+    "test_facts_describe_the_present_state": "Kafka says neither bytes nor times of a partition cheaply",
+    "test_each_record_has_the_format_that_it_came_with": "records of Kafka clients have no message-format",
+    "test_appends_of_one_commit_keep_their_formats_apart": "records of Kafka clients have no message-format",
+    "test_nothing_is_visible_before_its_commit_ended": SECTIONS,
+    "test_a_read_is_about_as_large_as_asked_and_never_empty": SECTIONS,
+    "test_a_commit_reports_how_much_it_contained": SECTIONS,
+    "test_the_pending_bytes_of_a_store_are_those_of_its_queues": SECTIONS,
+    "test_a_log_is_created_changed_and_deleted_by_questions": FOREIGN,
+    "test_settings_change_but_not_the_number_of_partitions": FOREIGN,
+    "test_a_deleted_log_does_not_exist_and_its_pending_appends_fail": FOREIGN,
+    "test_the_identity_of_a_store_does_not_change_with_its_logs": FOREIGN,
+    "test_a_namesake_of_a_deleted_log_begins_empty": FOREIGN,
+}
+"""By the name of a test of the suite of all stores, on topics that exist (tests/kafka_spec/test_plain_…)."""
+
+PLAIN_SAMPLE: Final[frozenset[str]] = frozenset(
+    {
+        "test_appended_records_are_read_back_whole_and_in_order",
+        "test_a_log_is_created_changed_and_deleted_by_questions",
+    }
+)
+"""The tests of that suite that `make test` runs on such topics."""

@@ -56,6 +56,17 @@ class Player:
         """Return the results of each step. The wait for expected results has a limit."""
         return [self._step(step) for step in scenario.steps]
 
+    def fails(self, scenario: Scenario) -> str | None:
+        """The first step whose results differ, with these results; None if none differs.
+
+        The steps after it are not played.
+        """
+        for step in scenario.steps:
+            told = self._step(step)
+            if told != list(step.expected):
+                return "\n".join([step.line, RULE, *told])
+        return None
+
     def _step(self, step: Step) -> list[str]:
         getattr(self, f"_{step.verb}")(step)
         if step.verb in {"node", "mark"}:

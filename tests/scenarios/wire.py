@@ -2,7 +2,7 @@
 client library.
 
 Scenarios that need the same settings share a node. Each scenario has its own logs: `temps` is `temps-7` on
-the wire.
+the wire. A `Storing` says where the nodes keep them: `tests/kafka_spec` has one for Kafka.
 """
 
 import json
@@ -14,7 +14,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,7 +30,7 @@ from tests.scenarios.telling import ClientEvent
 
 CLIENTS: Final = ("proton", "rhea")
 PATIENCE_S: Final = 30.0
-"""The wait for expected results."""
+"""The wait for expected results; `WireStage.patience_s` may be less."""
 GRACE_S: Final = 0.04
 """The wait for unexpected results."""
 
@@ -45,21 +47,39 @@ def command_of(client: str) -> Command:
     return Command(programs[client], known.environment)
 
 
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """Where nodes keep their logs. `process`: makes a node of a folder and options.
+
+    `settings`: lines of its configuration. `tables`: lines that must follow all settings without a table.
+    """
+
+    process: Callable[..., NodeProcess] = NodeProcess
+    settings: Sequence[str] = ('sync = "never"',)
+    tables: Sequence[str] = ()
+
+
+IN_A_DIRECTORY: Final = Storing()
+
+
 class _Node:
     """A node that is shared; its redirects are those of the scenario that plays."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], storing: Storing, numbers: Iterator[int]
+    ) -> None:
         folder.mkdir(parents=True)
         self._file = folder / "node.toml"
         self._settings = settings
+        self._storing = storing
         self._redirects = ""
         self._write()
-        self.process = NodeProcess(folder, "--config", str(self._file), "--log-level", "info")
+        self.process = storing.process(folder, "--config", str(self._file), "--log-level", "info")
         self.process.start()
-        self._logs = 0
+        self._numbers = numbers
 
     def _write(self) -> None:
-        lines = ['sync = "never"', self._redirects, "[groups]"]
+        lines = [*self._storing.settings, self._redirects, *self._storing.tables, "[groups]"]
         for name, value in self._settings.items():
             key = name.removeprefix("groups.")
             lines.append(f"{key} = {json.dumps(value.split(',') if key == 'only' else value)}")
@@ -70,8 +90,7 @@ class _Node:
         names = {}
         with blocking.connect(self.process.url) as client:
             for name, partitions in logs.items():
-                self._logs += 1
-                names[name] = f"{name}-{self._logs}"
+                names[name] = f"{name}-{next(self._numbers)}"
                 client.management.create_log(names[name], partitions=partitions)
         return names
 
@@ -130,7 +149,11 @@ class _Client:
 class WireStage:
     """See `playing.Stage`. Use it with `with`: that ends all processes."""
 
-    def __init__(self, command: Command, folder: Path) -> None:
+    def __init__(self, command: Command, folder: Path, storing: Storing = IN_A_DIRECTORY) -> None:
+        self.patience_s = PATIENCE_S
+        self._storing = storing
+        # Of all nodes: they may have their logs in the same place.
+        self._numbers = count(1)
         self._command = command
         self._folder = folder
         self._nodes: dict[tuple[tuple[str, str], ...], _Node] = {}
@@ -144,7 +167,9 @@ class WireStage:
         self.leave()
         key = tuple(sorted(settings.items()))
         if key not in self._nodes:
-            self._nodes[key] = _Node(self._folder / f"node-{len(self._nodes)}", settings)
+            self._nodes[key] = _Node(
+                self._folder / f"node-{len(self._nodes)}", settings, self._storing, self._numbers
+            )
         self._node = self._nodes[key]
         self._node.redirect("")
         self._names = self._node.create(logs)
@@ -200,7 +225,7 @@ class WireStage:
     def heard(self, enough: Callable[[list[ClientEvent]], bool]) -> list[ClientEvent]:
         """See `Stage`."""
         client_events: list[ClientEvent] = []
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while True:
             done = enough(client_events)
             try:

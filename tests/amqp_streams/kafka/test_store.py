@@ -1,9 +1,6 @@
 """The store on Kafka passes the suite that every store passes (docs/stores.md), and some tests of its own."""
 
 import time
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -15,37 +12,18 @@ from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.storage.ports import LATER, Chunk, Partition, ReadRequest
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
+from tests import borrowed
 from tests.amqp_streams.kafka.conftest import opened
-from tests.amqp_streams.storage.conformance import (
-    test_answers,
-    test_commits,
-    test_formats,
-    test_logs,
-    test_numbers,
-    test_records,
-    test_retention,
-    test_states,
-    test_times,
-)
+from tests.amqp_streams.storage import conformance
 from tests.amqp_streams.storage.conftest import NOW, Hand, entries, read_all, stamps
 
-SUITE = (
-    test_answers,
-    test_commits,
-    test_formats,
-    test_logs,
-    test_numbers,
-    test_records,
-    test_retention,
-    test_states,
-    test_times,
-)
+SUITE = {module.__name__.rpartition(".")[2]: module for module in borrowed.modules(conformance)}
 RETENTION = "Kafka removes records by itself: test_retention_by_kafka_moves_the_start"
 NUMBERED = "numbered producers are not available on Kafka"
 TIMES = "the brokers give the times: test_times_are_those_of_the_brokers_and_can_be_sought"
 EXCEPTIONS = {
-    **dict.fromkeys([name for name in vars(test_retention) if name.startswith("test_")], RETENTION),
-    **dict.fromkeys([name for name in vars(test_numbers) if name.startswith("test_")], NUMBERED),
+    **dict.fromkeys(borrowed.cases(SUITE["test_retention"]), RETENTION),
+    **dict.fromkeys(borrowed.cases(SUITE["test_numbers"]), NUMBERED),
     "test_header_sizes_and_timestamps_stay_with_their_records": TIMES,
     "test_facts_describe_the_present_state": "Kafka says neither bytes nor times of a partition cheaply",
     "test_timestamps_never_decrease_though_the_clock_does": TIMES,
@@ -63,16 +41,12 @@ def _expected(request: pytest.FixtureRequest) -> None:
         request.applymarker(pytest.mark.xfail(strict=True, run=reason != RETENTION, reason=reason))
 
 
-def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    return {name: test for name, test in vars(module).items() if name.startswith("test_")}
-
-
 # Here, and not in the suite's own files: all tests with brokers share one cluster.
-globals().update({name: test for module in SUITE for name, test in _tests(module).items()})
+globals().update({name: test for module in SUITE.values() for name, test in borrowed.cases(module).items()})
 
 
 def test_the_exceptions_are_tests_of_the_suite() -> None:
-    assert EXCEPTIONS.keys() <= {name for module in SUITE for name in _tests(module)}
+    assert EXCEPTIONS.keys() <= {name for module in SUITE.values() for name in borrowed.cases(module)}
 
 
 def test_times_are_those_of_the_brokers_and_can_be_sought(hand: Hand, partition: Partition) -> None:
