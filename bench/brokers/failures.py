@@ -195,7 +195,7 @@ async def run(chosen: Sequence[Failure], folder: Path, spark: SparkSession) -> l
     options = ("--kafka-weak", "--log-level", "info")
     rows = []
     async with running(folder, nodes=NODES, options=options) as world:
-        gateway = GatewayProcess(folder / "gateway", "--amqp", world.urls[0])
+        gateway = GatewayProcess(folder / "gateway", "--amqp", ",".join(world.urls))
         try:
             await asyncio.to_thread(gateway.start)
             for failure in chosen:
