@@ -34,6 +34,7 @@ from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
 from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.picture import picture
+from amqp_streams.server.pumping import Pumps
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog
 from amqp_streams.streams.access import Access, Identity
@@ -146,7 +147,7 @@ class EventService:
         self._answered = asyncio.Event()
         self._commit_scheduled = False
         self._ticking: Final[deque[LiveConnection]] = deque()  # the present tick has not reached them
-        self._pumps: deque[Pumped] = deque()
+        self._pumps: Final = Pumps()
         self._pump_scheduled = False
         self._withheld: dict[Committing, None] = {}
         self._stalled: dict[CommitQueue, dict[Committing, None]] = {}
@@ -252,8 +253,8 @@ class EventService:
         self.on_commit(done)
         # Only after the producers' outcomes were written: consumers must not see an event first (laws above).
         self._wake(self.node.committed(done, partitions))
-        if self._pumps:
-            self._pump()
+        if self._pumps.new:
+            self._pump_new()
         if not self._waiting:
             self._answered.set()
         if self._stalled and done.queue.pending_bytes <= self.limits.pending_bytes // QUEUE_SHARE // 2:
@@ -286,13 +287,11 @@ class EventService:
         for consumer in consumers:
             link = self.effects.consumer(consumer)
             if link is not None:
-                self.pump_later(link)
+                self.pump_later(link, new=True)
 
-    def pump_later(self, link: Pumped) -> None:
-        """Pump a link in a later loop iteration."""
-        if not link.scheduled:
-            link.scheduled = True
-            self._pumps.append(link)
+    def pump_later(self, link: Pumped, *, new: bool = False) -> None:
+        """Pump a link in a later loop iteration. `new`: it has read all but new events."""
+        self._pumps.add(link, new=new or link.near_end)
         if not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)
@@ -309,20 +308,29 @@ class EventService:
         until = perf_counter() + PUMP_TURN_S
         # Not links that are added meanwhile: the loop must serve its sockets in between.
         for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
-            link = self._pumps.popleft()
-            link.scheduled = False
-            if link.alive:
-                try:
-                    link.pump()
-                    link.owner.flush()
-                except Exception:
-                    log.exception("connection_failed", link=link.name, during="pump")
-                    link.owner.cut("the node failed to serve a link")
+            self._pump_link(self._pumps.take())
             if perf_counter() > until:
                 break
         if self._pumps and not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)
+
+    def _pump_new(self) -> None:
+        """Pump links with new events now. Several commits can end in one loop iteration: old events wait."""
+        until = perf_counter() + PUMP_TURN_S
+        for _ in range(min(len(self._pumps.new), PUMPS_A_TURN)):
+            self._pump_link(self._pumps.take_new())
+            if perf_counter() > until:
+                break
+
+    def _pump_link(self, link: Pumped) -> None:
+        if link.alive:
+            try:
+                link.pump()
+                link.owner.flush()
+            except Exception:
+                log.exception("connection_failed", link=link.name, during="pump")
+                link.owner.cut("the node failed to serve a link")
 
     # -- cursors and epochs
 

@@ -1,4 +1,4 @@
-"""What a consumer's link sends for a record: the stored message with delivery annotations.
+"""What a consumer's link sends for a record, also again: the stored message with delivery annotations.
 
 Spec: Event Streams 4.4, 4.6.5.
 """
@@ -6,15 +6,26 @@ Spec: Event Streams 4.4, 4.6.5.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
+from amqp_streams.proton import outcomes
+from amqp_streams.proton.records import Returned
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.streams.consuming import outcome
 from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.wire.annotations import AnnotationWriter, section
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.sections import with_delivery_count
 from amqp_streams.wire.types import Array, Symbol, Timestamp
+
+_OUTCOMES: Final = {
+    outcomes.ACCEPTED: outcome.Outcome.ACCEPTED,
+    outcomes.REJECTED: outcome.Outcome.REJECTED,
+    outcomes.RELEASED: outcome.Outcome.RELEASED,
+    outcomes.MODIFIED: outcome.Outcome.MODIFIED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,19 @@ class Redelivery:
     partition: int
     number: int
     delivery_count: int
+
+
+def redelivery(returned: Returned) -> Redelivery | None:
+    """The record of a delivery that the client gave back; None if it will not be sent again."""
+    verdict = outcome.after(
+        _OUTCOMES.get(returned.state, outcome.Outcome.NONE),
+        delivery_count=returned.attempt,
+        failed=returned.failed,
+        undeliverable_here=returned.undeliverable_here,
+    )
+    return (
+        None if verdict is None else Redelivery(returned.partition, returned.number, verdict.delivery_count)
+    )
 
 
 class Writers(dict[int, AnnotationWriter]):

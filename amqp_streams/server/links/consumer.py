@@ -21,7 +21,6 @@ from amqp_streams.server.links import assembling
 from amqp_streams.server.links.link import OutgoingLink, Owner, Service
 from amqp_streams.storage.ports import ReadRequest
 from amqp_streams.streams.attach import Consuming
-from amqp_streams.streams.consuming import outcome
 from amqp_streams.streams.consuming.reader import LATER, Asker, Passed, Run
 from amqp_streams.wire.annotations import AnnotationWriter
 
@@ -31,13 +30,6 @@ PASSED_COST: Final = TURN_EVENTS // 5
 """How much of the budget a run that the filters skipped costs: about what it costs to send this many."""
 TURN_S: Final = 0.005
 """The longest time one link sends, plus one run: the cost of filters depends on the events."""
-
-_OUTCOMES: Final = {
-    outcomes.ACCEPTED: outcome.Outcome.ACCEPTED,
-    outcomes.REJECTED: outcome.Outcome.REJECTED,
-    outcomes.RELEASED: outcome.Outcome.RELEASED,
-    outcomes.MODIFIED: outcome.Outcome.MODIFIED,
-}
 
 
 class ConsumerLink(OutgoingLink[Consuming]):
@@ -179,6 +171,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self._full = True
         self.owner.stall(self)
 
+    @property
+    def near_end(self) -> bool:
+        """See `Pumped.near_end`."""
+        return self.grant.reader.near_end
+
     def _read_answered(self) -> None:
         """Continue: the store has read what the link waits for."""
         if self.alive and not self.closing:
@@ -319,16 +316,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
 
     def _returned(self, returned: records.Returned) -> bool:
         """Return whether the record of a delivery that the client gave back will be sent again."""
-        verdict = outcome.after(
-            _OUTCOMES.get(returned.state, outcome.Outcome.NONE),
-            delivery_count=returned.attempt,
-            failed=returned.failed,
-            undeliverable_here=returned.undeliverable_here,
-        )
+        redelivery = assembling.redelivery(returned)
         # Bounded: a client that gives everything back must not fill the memory.
-        if verdict is None or len(self.again) >= self.service.limits.unsettled:
+        if redelivery is None or len(self.again) >= self.service.limits.unsettled:
             return False
-        self.again.append(assembling.Redelivery(returned.partition, returned.number, verdict.delivery_count))
+        self.again.append(redelivery)
         self.service.pump_later(self)
         return True
 

@@ -87,7 +87,7 @@ class Service(Protocol):
         """
 
     def pump_later(self, link: "Pumped") -> None:
-        """Call `link.pump` in a later loop iteration."""
+        """Call `link.pump` in a later loop iteration. See `Pumps` for the order."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Call `call` once, after this delay."""
@@ -224,6 +224,10 @@ class Replier(Protocol):
 class Pumped(Protocol):
     """A link that sends. `scheduled`: it will be pumped in a later loop iteration."""
 
+    @property
+    def near_end(self) -> bool:
+        """Whether it has little to send, so that it need not wait for links that send much."""
+
     alive: bool
     name: str
     owner: Owner
@@ -278,6 +282,11 @@ class OutgoingLink(Link[G_co], ABC):
         super().__init__(service, owner, pointer, name, grant)
         self.handle: int | None = None
         self.delivery_count = 0
+
+    @property
+    def near_end(self) -> bool:
+        """See `Pumped.near_end`."""
+        return True
 
     @abstractmethod
     def pump(self) -> None:

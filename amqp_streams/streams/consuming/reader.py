@@ -28,6 +28,8 @@ from amqp_streams.streams.consuming.runs import (
 
 __all__ = ["LATER", "Asker", "Later", "Passed", "Picked", "Reader", "Room", "Run"]
 
+NEAR_EVENTS: Final = 1000
+"""How many events a reader has left to read at most while it counts as near the end."""
 _UNKNOWN: Final = (1 << 64) - 1
 
 
@@ -239,6 +241,14 @@ class Reader:
         self._states[index] = _State.READY
         self._ready.append(partition)
         return True
+
+    @property
+    def near_end(self) -> bool:
+        """Whether few records are left to read. Looks at one partition only."""
+        if not self._ready:
+            return True
+        partition = self._ready[0]
+        return len(self._ready) == 1 and partition.end - self.position(partition.index) <= NEAR_EVENTS
 
     @property
     def caught_up(self) -> bool:

@@ -157,6 +157,30 @@ def test_no_turn_serves_more_consumers_than_it_may(monkeypatch: pytest.MonkeyPat
     assert [receiver.bodies for receiver in receivers] == [[b"a"]] * (3 * PUMPS_A_TURN)
 
 
+def test_a_consumer_at_the_end_does_not_wait_for_those_that_read_old_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "PUMP_TURN_S", 0.0)  # one link in a turn
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *[b"old"] * 4000)
+    reading, sending = EnginePair(node), EnginePair(node)
+    readers = [reading.receiver("temps", filters=filter_of("@earliest")) for _ in range(8)]
+    at_end = sending.receiver("temps", filters=filter_of("@latest"), credit=10)
+    sender = sending.sender("temps")
+    for reader in readers:
+        reader.link.flow(4001)
+    while not all(reader.arrived for reader in readers):
+        node.turn()
+    sender.send(EVENT)
+    turns = 0
+    while not at_end.arrived:
+        node.turn()
+        turns += 1
+    assert turns <= 3, "one to take the event, one to store it, one to deliver it: none for the others"
+    node.run()
+    assert [len(reader.arrived) for reader in readers] == [4001] * 8
+
+
 def test_idle_consumers_cost_an_append_nothing_but_their_waking() -> None:
     node = InMemoryNode({"temps": 2})
     pair = EnginePair(node)
