@@ -44,6 +44,8 @@ CONSUMING: Final[Mapping[str, object]] = {
 READ_BYTES: Final = 512 << 10
 """How much one read brings at least, if there is as much: what one reader asks for serves its neighbours."""
 READ_RECORDS: Final = 5000
+_AT_ONCE: Final = 1000
+"""How many objects are made before other threads may have the interpreter's lock."""
 _STEP_S: Final = 0.5
 WAIT_S: Final = 10.0
 """How long a read waits for Kafka before it fails."""
@@ -90,6 +92,7 @@ class Fetcher:
         self._spans: Final = Spans(cache_bytes)
         self._stopping: Final = threading.Event()
         self._local: Final = threading.local()
+        self._working: Final = threading.Lock()
         self._tails: Final[list[_Tail]] = []
         self._forgotten = 0
         """How many partitions were forgotten as a whole."""
@@ -182,7 +185,7 @@ class Fetcher:
     def _load(self, place: Place, at: int) -> Span:
         tail: _Tail | None = getattr(self._local, "tail", None)
         if tail is None:
-            tail = self._local.tail = _Tail(self._settings, self._plain, self._stopping)
+            tail = self._local.tail = _Tail(self._settings, self._plain, self._stopping, self._working)
             self._tails.append(tail)
         return tail.read(place, at, self._wait_s)
 
@@ -203,14 +206,21 @@ def _storage_error(error: OSError) -> StorageError:
 
 
 class _Tail:
-    """One consumer, and the position that it has."""
+    """One consumer, and the position that it has. `working`: held while a consumer makes Python objects."""
 
     def __init__(
-        self, settings: Mapping[str, object], plain: Container[str], stopping: threading.Event
+        self,
+        settings: Mapping[str, object],
+        plain: Container[str],
+        stopping: threading.Event,
+        working: threading.Lock,
     ) -> None:
         self._plain: Final = plain
         self._stopping: Final = stopping
+        self._working: Final = working
         self._consumer: Final = Consumer(dict(settings), logger=log)
+        self._place: Place | None = None
+        """The partition that is assigned."""
         self._next: tuple[Place, int] | None = None
 
     def close(self) -> None:
@@ -219,7 +229,7 @@ class _Tail:
     def read(self, place: Place, at: int, wait_s: float) -> Span:
         """The records from `at` on, at least one, or none up to the end."""
         if self._next != (place, at):
-            self._consumer.assign([TopicPartition(place.topic, place.partition, at)])
+            self._go(place, at)
         # Whatever happens from here on, the position is known again only at the end.
         self._next = None
         records: list[Message] = []
@@ -233,10 +243,30 @@ class _Tail:
                 # Not at once: after a change of leaders the end may be lower for a moment.
                 text = f"{place} brought nothing from {at} on within {wait_s:g} s"
                 raise StorageError(text)
+        # One consumer at a time: the event loop competes with each of them for the interpreter's lock, after
+        # each of its system calls.
+        with self._working:
+            return self._read_ahead(place, at, end, records)
+
+    def _go(self, place: Place, at: int) -> None:
+        """Continue at another position."""
+        position = TopicPartition(place.topic, place.partition, at)
+        if self._place == place:
+            # `assign` holds the interpreter's lock while it waits for librdkafka. `seek` does not.
+            try:
+                self._consumer.seek(position)
+                return
+            except KafkaException as error:
+                log.debug("kafka_seek_refused place=%s reason=%s", place, error)
+        self._place = None
+        self._consumer.assign([position])
+        self._place = place
+
+    def _read_ahead(self, place: Place, at: int, end: int, records: list[Message]) -> Span:
+        """Add what librdkafka has read ahead: it costs no request."""
         size = size_of(records)
-        # What was read ahead costs no request.
         while size < READ_BYTES and len(records) < READ_RECORDS:
-            some = self._consumer.consume(READ_RECORDS - len(records), 0.0)
+            some = self._consumer.consume(_wanted(size, len(records)), 0.0)
             if not some:
                 break
             before = len(records)
@@ -281,6 +311,12 @@ class _Tail:
         if not error.retriable() and error.code() not in _TEMPORARY:
             message = f"{place}: {error.str()}"
             raise StorageError(message)
+
+
+def _wanted(size: int, count: int) -> int:
+    """How many records to take next, if those taken have this size: about as many as are missing."""
+    missing = (READ_BYTES - size) * count // max(1, size) + 1
+    return min(missing, READ_RECORDS - count, _AT_ONCE) if count else 1
 
 
 _TEMPORARY: Final = {

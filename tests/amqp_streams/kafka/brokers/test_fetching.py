@@ -10,6 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams.errors import StorageError
+from amqp_streams.kafka.brokers import fetching
 from amqp_streams.kafka.brokers.fetching import Fetcher, OvertakenError, Place
 from amqp_streams.storage.ports import LATER, Chunk, ReadRequest
 from amqp_streams.testing import ManualLoop
@@ -110,6 +111,37 @@ def test_many_readers_far_apart_all_get_their_records(filled: str) -> None:
 
     reads.loop.run_until(look, timeout_s=90)
     assert got == {at: at for at in requests}
+    reads.fetcher.close()
+
+
+def test_readers_far_apart_get_fair_shares(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads on as fast as it can, with fewer consumers than readers and a cache for few of them."""
+    monkeypatch.setattr(fetching, "READ_BYTES", 40)
+    reads = Reads(filled, readers=2, cache_bytes=4 << 10)
+    starts = range(0, COUNT, 150)
+    requests = {start: reads.request(start) for start in starts}
+    at = {start: start for start in starts}
+
+    def look() -> bool:
+        for start in starts:
+            found = reads.fetcher.read(T, at[start], COUNT, 40, requests[start])
+            if isinstance(found, Chunk):
+                at[start] = found.end
+        return sum(at.values()) - sum(starts) >= 600
+
+    reads.loop.run_until(look, timeout_s=90)
+    shares = sorted(at[start] - start for start in starts)
+    assert shares[0] >= shares[len(shares) // 2] / 3
+    reads.fetcher.close()
+
+
+def test_a_read_brings_about_as_much_as_it_should(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a read brings beyond that displaces what other readers need."""
+    monkeypatch.setattr(fetching, "READ_BYTES", 400)
+    reads = Reads(filled)
+    chunk = reads.later(T, 1000, COUNT)
+    assert chunk is not None
+    assert 400 <= sum(map(len, chunk.messages)) <= 408
     reads.fetcher.close()
 
 
