@@ -25,6 +25,10 @@ from amqp_streams.storage.ports import ReadRequest
 
 UNREAD_BYTES: Final = 8 << 20
 """What a partition may bring without a read of it before it is not followed any more."""
+WAIT_MS: Final = 50
+"""How long a broker waits for new records before it answers without records. A partition that the consumer
+begins to follow waits for the answer about the partitions before it.
+"""
 _POLL_S: Final = 0.05
 """How long the thread waits for records before it looks for partitions to follow."""
 _RECORDS: Final = 5000
@@ -98,7 +102,7 @@ class Follower:
         plain: Container[str] = frozenset(),
     ) -> None:
         self._plain: Final = plain
-        self._settings: Final = {**CONSUMING, "fetch.wait.max.ms": 500, **settings}
+        self._settings: Final = {**CONSUMING, "fetch.wait.max.ms": WAIT_MS, **settings}
         self._loop_call: Final = loop_call
         self._on_records: Final = on_records
         self._on_missing: Final = on_missing
