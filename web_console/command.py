@@ -11,6 +11,7 @@ from amqp_streams.errors import ConfigError
 from service_parts import logging_setup
 from service_parts.command_line.readiness import announcer
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
+from web_console.node import NODE
 from web_console.serving import serve
 from web_console.settings import IDLE_S, LOOPBACK, SESSIONS_MAX, ConsoleSettings
 
@@ -134,4 +135,4 @@ def console(
     )
     logging_setup.configure(LogFormat(log_format), LogLevel.INFO)
     with announcer(file=ready_file, descriptor=None, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
-        serve(settings, listen, lambda address: ready({"console": [address]}))
+        serve(settings, NODE, listen, lambda address: ready({"console": [address]}))

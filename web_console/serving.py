@@ -18,7 +18,8 @@ from service_parts.networks import is_loopback
 from service_parts.open_files import raise_open_files
 from web_console.app import Application, application
 from web_console.http.connections import Connection
-from web_console.sessions.session import REQUESTS_MAX, STREAMS_MAX, WAITING_MAX
+from web_console.product import Product
+from web_console.sessions.visitor import REQUESTS_MAX, STREAMS_MAX, WAITING_MAX
 from web_console.settings import ConsoleSettings
 
 _CONNECTIONS: Final = 512
@@ -104,13 +105,13 @@ def _bind_unix(path: Path) -> tuple[socket.socket, str]:
     return sock, f"{_UNIX}{path}"
 
 
-def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) -> None:
-    """Serve the console until SIGTERM or SIGINT. `ready` is called with the address."""
+def serve(settings: ConsoleSettings, product: Product, listen: str, ready: Callable[[str], None]) -> None:
+    """Serve the console of a product until SIGTERM or SIGINT. `ready` is called with the address."""
     sockets, address = bind(listen)
     if not settings.hosts and is_loopback(address.rpartition(":")[0].strip("[]")):
         settings = replace(settings, hosts=_LOCAL)
     raise_open_files()
-    app = application(settings)
+    app = application(settings, product)
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -127,7 +128,7 @@ def serve(settings: ConsoleSettings, listen: str, ready: Callable[[str], None]) 
         timeout_keep_alive=30,
     )
 
-    asyncio.run(_Server(config, app, partial(_begun, settings, address, ready)).serve(sockets))
+    asyncio.run(_Server(config, app, partial(_begun, settings, product, address, ready)).serve(sockets))
     log.info("console_stopped", address=address)
 
 
@@ -139,8 +140,8 @@ def connections_max(settings: ConsoleSettings) -> int:
     return _CONNECTIONS + settings.sessions_max * (REQUESTS_MAX + WAITING_MAX + STREAMS_MAX)
 
 
-def _begun(settings: ConsoleSettings, address: str, ready: Callable[[str], None]) -> None:
-    log.info("console_listening", address=address, node=settings.url.rpartition("@")[2])
+def _begun(settings: ConsoleSettings, product: Product, address: str, ready: Callable[[str], None]) -> None:
+    log.info("console_listening", address=address, **{product.noun: settings.url.rpartition("@")[2]})
     ready(address)
 
 

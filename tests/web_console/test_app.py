@@ -22,6 +22,8 @@ from tests.web_console.conftest import PASSWORD
 from tests.web_console.http_client import Person
 from tests.web_console.processes import ConsoleProcess
 from web_console.app import application
+from web_console.node import NODE
+from web_console.sessions.logins import Login
 from web_console.sessions.session import Session
 from web_console.settings import ConsoleSettings
 
@@ -215,8 +217,8 @@ class Stubborn(Session):
 
 async def test_a_session_that_cannot_be_ended_does_not_keep_the_others_alive() -> None:
     url = "amqp://127.0.0.1:1"
-    app = application(ConsoleSettings(url))
-    sessions = [Stubborn(connect(url), None, "x"), Session(connect(url), None, "x")]
+    app = application(ConsoleSettings(url), NODE)
+    sessions = [Stubborn(connect(url), Login(), "x"), Session(connect(url), Login(), "x")]
     for number, session in enumerate(sessions):
         app.console.book.add(str(number), session, address="a", now_s=0.0)
     messages: asyncio.Queue[Message] = asyncio.Queue()

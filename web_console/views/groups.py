@@ -25,7 +25,8 @@ from amqp_streams.client import (
 )
 from amqp_streams.errors import AmqpStreamsError
 from web_console.figures.stream import server_event
-from web_console.sessions.session import Session, TooManyRequestsError
+from web_console.sessions.session import Session
+from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing.moves import Move, moves
 from web_console.showing.paging import number_of, page_of
 from web_console.showing.times import time_ms

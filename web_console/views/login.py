@@ -2,20 +2,20 @@
 
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from amqp_streams.errors import AmqpStreamsError
 from service_parts.networks import is_loopback, network_of
 from service_parts.settings.choices import AnonymousAccess
 from web_console.http.forms import LOGIN_BYTES_MAX
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
-from web_console.sessions.session import Session, log_in
+from web_console.sessions.logins import Login, LoginError
 from web_console.sessions.shares import Shares
-from web_console.showing.words import sentence, status
+from web_console.sessions.visitor import Visitor
 from web_console.views.requests import (
     COOKIE,
     console_of,
@@ -31,9 +31,10 @@ _LOGINS_MAX: Final = 8
 _logins: Final = Shares(_LOGINS_MAX)
 _FORM_COOKIE: Final = "amqp_console_form"
 _NAME_MAX: Final = 1024
+_ONLY_HERE: Final = "Only browsers on the machine of the console may continue without a login (--anonymous)."
 _REASONS: Final = {
     "ended": "The session has ended. Log in again.",
-    "refused": "The node refuses the login of this session now. Log in again.",
+    "refused": "The {noun} refuses the login of this session now. Log in again.",
     "out": "You are logged out.",
 }
 
@@ -41,8 +42,9 @@ _REASONS: Final = {
 async def show(request: Request) -> Response:
     """The login page."""
     if session_of(request) is not None:
-        return RedirectResponse(f"{root_of(request)}/logs", status_code=303)
-    return _form(request, notice=_REASONS.get(request.query_params.get("reason", ""), ""))
+        return RedirectResponse(f"{root_of(request)}{console_of(request).product.home}", status_code=303)
+    notice = _REASONS.get(request.query_params.get("reason", ""), "")
+    return _form(request, notice=notice.format(noun=console_of(request).product.noun))
 
 
 async def enter(request: Request) -> Response:
@@ -53,36 +55,56 @@ async def enter(request: Request) -> Response:
         return _form(request, problem="The form was too old. Log in again.", status=403)
     console = console_of(request)
     address = network_of(str(request.scope[CLIENT]))
-    anonymous, token = form.get("how") == "anonymous", form.get("token", "")
     user = form.get("user", "")[:_NAME_MAX]
-    if anonymous and not _may_be_anonymous(request):
-        problem = "Only browsers on the machine of the console may continue without a login (--anonymous)."
-        return _form(request, problem=problem, status=403)
-    if not anonymous and not user and not token:
-        return _form(request, problem="Give a user and a password, or a token.", status=400)
+    try:
+        login = _login_of(request, form)
+    except LoginError as error:
+        return _form(request, problem=str(error), status=error.status)
     wait_s = console.attempts.begin(address, time.monotonic())
     if wait_s > 0:
         return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
     failed = False
     try:
-        async with _logins.place(address):
-            session = await log_in(
-                console.settings,
-                user=None if anonymous or not user else user,
-                password=None if anonymous or token else form.get("password", ""),
-                token=None if anonymous or not token else token,
-                csrf=secrets.token_urlsafe(32),
-            )
-    except (AmqpStreamsError, ValueError) as error:
-        failed = status(error) == 401
-        words = "The node needs a login." if anonymous and failed else sentence(error)
-        return _form(request, problem=words, status=status(error), user=user)
+        session = await _log_in(request, login, address)
+    except LoginError as error:
+        failed = error.status == 401
+        return _form(request, problem=str(error), status=error.status, user=user)
     finally:
         console.attempts.end(address, time.monotonic(), failed=failed)
     return await _begin(request, session, address)
 
 
-async def leave(request: Request, session: Session) -> Response:
+async def _log_in(request: Request, login: Login, address: str) -> Visitor:
+    console = console_of(request)
+    async with _logins.place(address):
+        session = await console.product.log_in(console.settings, login, secrets.token_urlsafe(32))
+    if session.is_anonymous and not _may_be_anonymous(request):
+        # The token was not needed: it must not be a way around the rule.
+        await session.end()
+        raise LoginError(_ONLY_HERE, 403)
+    return session
+
+
+def _login_of(request: Request, form: Mapping[str, str]) -> Login:
+    """Return what was given to log in.
+
+    Raises:
+        LoginError: nothing was given, or the browser may not continue without a login.
+    """
+    if form.get("how") == "anonymous":
+        if not _may_be_anonymous(request):
+            raise LoginError(_ONLY_HERE, 403)
+        return Login()
+    has_users = console_of(request).product.has_users
+    token, user = form.get("token", ""), form.get("user", "")[:_NAME_MAX] if has_users else ""
+    if not user and not token:
+        wanted = "a user and a password, or a token" if has_users else "a token"
+        message = f"Give {wanted}."
+        raise LoginError(message, 400)
+    return Login(user or None, None if token else form.get("password", ""), token or None)
+
+
+async def leave(request: Request, session: Visitor) -> Response:
     """End the session."""
     form_of(request)
     console_of(request).book.remove(request.cookies.get(COOKIE, ""))
@@ -92,7 +114,7 @@ async def leave(request: Request, session: Session) -> Response:
     return answer
 
 
-async def _begin(request: Request, session: Session, address: str) -> Response:
+async def _begin(request: Request, session: Visitor, address: str) -> Response:
     token = secrets.token_urlsafe(32)
     book = console_of(request).book
     for one in book.expired(time.monotonic()):
@@ -105,7 +127,7 @@ async def _begin(request: Request, session: Session, address: str) -> Response:
         return _form(request, problem=problem, status=503)
     if ended is not None:
         await ended.end()
-    answer = RedirectResponse(f"{root_of(request)}/logs", status_code=303)
+    answer = RedirectResponse(f"{root_of(request)}{console_of(request).product.home}", status_code=303)
     _set(request, answer, COOKIE, token)
     return answer
 

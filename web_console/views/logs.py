@@ -13,7 +13,8 @@ from amqp_streams.client import LogExtent, LogSummary
 from web_console.figures.rates import points
 from web_console.figures.stream import KEEP_ALIVE, server_event
 from web_console.figures.watching import LOGS_MAX, Watcher
-from web_console.sessions.session import Session, TooManyRequestsError
+from web_console.sessions.session import Session
+from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing import numbers
 from web_console.showing.paging import number_of, page_of
 from web_console.views.requests import page

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from starlette.exceptions import HTTPException
@@ -14,9 +14,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from amqp_streams import __version__
 from web_console.http.forms import FORM_BYTES_MAX, FormError, form_fields
+from web_console.product import Product
 from web_console.sessions.attempts import Attempts
 from web_console.sessions.book import Book
-from web_console.sessions.session import Session
+from web_console.sessions.visitor import Visitor
 from web_console.settings import ConsoleSettings
 from web_console.showing import numbers
 
@@ -25,16 +26,17 @@ _FORM_S: Final = 30.0
 _FOLDER: Final = Path(__file__).parent.parent / "templates"
 SESSIONS_OF_ONE_ADDRESS_MAX: Final = 50
 
-Page = Callable[[Request, Session], Awaitable[Response]]
+_Session = TypeVar("_Session", bound=Visitor)
 
 
 class Console:
     """What all requests share."""
 
-    def __init__(self, settings: ConsoleSettings) -> None:
+    def __init__(self, settings: ConsoleSettings, product: Product) -> None:
         self.settings: Final = settings
+        self.product: Final = product
         self.attempts: Final = Attempts()
-        self.book: Final[Book[Session]] = Book(
+        self.book: Final[Book[Visitor]] = Book(
             most=settings.sessions_max,
             most_of_one=SESSIONS_OF_ONE_ADDRESS_MAX,
             idle_s=settings.idle_s,
@@ -83,15 +85,16 @@ def is_partial(request: Request) -> bool:
 
 
 def page(
-    request: Request, template: str, session: Session | None = None, *, status: int = 200, **values: Any
+    request: Request, template: str, session: Visitor | None = None, *, status: int = 200, **values: Any
 ) -> Response:
     """Return a page, or a part of one."""
-    settings = console_of(request).settings
-    text = console_of(request).render(
+    console = console_of(request)
+    text = console.render(
         template,
         root=root_of(request),
         session=session,
-        address=settings.url.rpartition("@")[2].removeprefix("amqp://"),
+        product=console.product,
+        address=console.settings.url.rpartition("@")[2].removeprefix("amqp://"),
         version=__version__,
         **values,
     )
@@ -99,7 +102,21 @@ def page(
     return HTMLResponse(text.encode(errors="backslashreplace"), status_code=status)
 
 
-def session_of(request: Request) -> Session | None:
+def problem(request: Request, words: str, code: int, *, away: bool = False) -> Response:
+    """Return the page that says why a request failed. `away`: the page tries again by itself."""
+    template = "problem_part.html" if is_partial(request) else "problem.html"
+    return page(request, template, session_of(request), status=code, words=words, away=away)
+
+
+async def end_session(request: Request, *, reason: str) -> Response:
+    """End the session of a request, whose login is not valid any more, and lead to the login page."""
+    session = console_of(request).book.remove(request.cookies.get(COOKIE, ""))
+    if session is not None:
+        await session.end()
+    return to_login(request, reason=reason)
+
+
+def session_of(request: Request) -> Visitor | None:
     """Return the session that the cookie names, or None."""
     token = request.cookies.get(COOKIE, "")
     return console_of(request).book.use(token, time.monotonic()) if token else None
@@ -115,7 +132,9 @@ def to_login(request: Request, *, reason: str = "") -> Response:
     return answer
 
 
-def with_session(view: Page) -> Callable[[Request], Awaitable[Response]]:
+def with_session(
+    view: Callable[[Request, _Session], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that needs a login, and the token of its session if it changes anything."""
 
     async def endpoint(request: Request) -> Response:
@@ -128,7 +147,8 @@ def with_session(view: Page) -> Callable[[Request], Awaitable[Response]]:
                 given = request.state.form.get("csrf", "")
                 if not secrets.compare_digest(given.encode(), session.csrf.encode()):
                     raise HTTPException(403, "This form is not from this session. Load the page again.")
-            return await view(request, session)
+            # A console has the sessions of its product only.
+            return await view(request, cast("_Session", session))
 
     return endpoint
 

@@ -15,7 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from amqp_streams.client import LATEST, AuthenticationError, ClosedError, Consumer, Event, sql_filter
 from amqp_streams.errors import AmqpStreamsError
 from web_console.figures.stream import KEEP_ALIVE, server_event
-from web_console.sessions.session import Session, TooManyRequestsError
+from web_console.sessions.session import Session
+from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing.properties import properties_of
 from web_console.showing.words import is_away, sentence
 from web_console.views.log import extent_of

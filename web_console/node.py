@@ -1,0 +1,62 @@
+"""[io] The console of a node: its paths, and the answers to errors of the node."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from amqp_streams.client import AuthenticationError, ClosedError
+from amqp_streams.errors import AmqpStreamsError
+from web_console.product import Product
+from web_console.sessions.session import log_in
+from web_console.showing.words import is_away, sentence, status
+from web_console.views import changing, groups, log, logs, tail
+from web_console.views.requests import console_of, end_session, problem, with_session
+
+
+def _routes() -> Sequence[BaseRoute]:
+    return [
+        Route("/logs", with_session(logs.show)),
+        Route("/figures", with_session(logs.figures)),
+        Route("/logs/{log}", with_session(log.show)),
+        Route("/logs/{log}/figures", with_session(log.figures)),
+        Route("/logs/{log}/filter", with_session(log.check_filter)),
+        Route("/create", with_session(changing.draft)),
+        Route("/create", with_session(changing.create), methods=["POST"]),
+        Route("/logs/{log}/settings", with_session(changing.show)),
+        Route("/logs/{log}/settings", with_session(changing.change), methods=["POST"]),
+        Route("/logs/{log}/delete", with_session(changing.delete), methods=["POST"]),
+        Route("/groups", with_session(groups.show)),
+        Route("/group", with_session(groups.one)),
+        Route("/group/stream", with_session(groups.stream)),
+        Route("/group/reset", with_session(groups.reset), methods=["POST"]),
+        Route("/group/remove", with_session(groups.remove), methods=["POST"]),
+        Route("/logs/{log}/tail", with_session(tail.show)),
+        Route("/logs/{log}/tail/stream", with_session(tail.stream)),
+        Route("/logs/{log}/send", with_session(tail.draft)),
+        Route("/logs/{log}/send", with_session(tail.send), methods=["POST"]),
+        Route("/logs/{log}/events", with_session(log.events)),
+        Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event)),
+        Route("/logs/{log}/events/{partition}/{offset:int}/{part}", with_session(log.download)),
+    ]
+
+
+async def _failed(request: Request, error: AmqpStreamsError) -> Response:
+    if isinstance(error, AuthenticationError | ClosedError):
+        reason = "refused" if isinstance(error, AuthenticationError) else "ended"
+        return await end_session(request, reason=reason)
+    address = console_of(request).settings.url.rpartition("@")[2]
+    return problem(request, sentence(error, address), status(error), away=is_away(error))
+
+
+NODE: Final = Product(
+    noun="node",
+    views=(("logs", "Logs"), ("groups", "Groups and cursors")),
+    has_users=True,
+    log_in=log_in,
+    routes=_routes,
+    handlers={AmqpStreamsError: _failed},
+)
+"""Logs, their events and their consumer groups."""
