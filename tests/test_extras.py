@@ -231,6 +231,15 @@ def test_the_console_extra_runs_a_console(node: NodeProcess, tmp_path: Path) -> 
     assert console.returncode == 0
 
 
+def test_the_console_of_a_gateway_needs_the_same_extra(tmp_path: Path) -> None:
+    told = "knative-gateway: console needs the console extra: pip install 'amqp-event-streams[console]'\n"
+    assert done(process("gateway", GATEWAY, "console")) == (2, "", told)
+    code = f"{GATEWAY[:-1]}, args=['console', '--server', 'ftp://x'])"
+    status, _, complaint = done(process("console", code))
+    assert status == 2
+    assert "is not an http:// or https:// URL" in complaint
+
+
 def test_conversions_of_cloudevents_name_the_extra_that_they_need() -> None:
     code = "import amqp_streams.client.cloudevents"
     status, _, complaint = done(process(None, code))

@@ -19,7 +19,7 @@ class Product:
     """The part of a console that differs.
 
     `noun`: what it connects to. `views`: the paths and titles of the main views; the first one is the home.
-    `has_users`: whether a login with user and password is possible beside one with a token. `handlers`: the
+    `has_users`: whether people can log in with user and password, not only with a token. `handlers`: the
     answers to errors of its views.
     """
 

@@ -71,7 +71,7 @@ _COMMANDS: Final = {
             "Write a kubeconfig for kubectl and Kubernetes clients.",
         ),
     )
-}
+} | {"console": Entry("web_console.gateway.command:console", "Run a web console for a gateway.", "console")}
 
 
 def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it

@@ -247,12 +247,14 @@ _READY: Final = (
     Column("Reason", "string", _ready("reason")),
 )
 _DELIVERIES: Final = tuple(
-    Column(name.capitalize(), "integer", f".status.deliveries.{name}", words, priority=1)
-    for name, words in (
-        ("delivered", "Successful deliveries"),
-        ("lag", "Events after the subscriber's position"),
-        ("dropped", "Events that were neither delivered nor dead-lettered"),
-        ("removed", "Events that retention removed before they were delivered"),
+    Column(title, "integer", f".status.deliveries.{name}", words, priority=1)
+    for title, name, words in (
+        ("Delivered", "delivered", "Successful deliveries"),
+        ("Lag", "lag", "Events after the subscriber's position"),
+        ("Failed", "failedAttempts", "Requests that failed, retries included"),
+        ("Dead_Lettered", "deadLettered", "Events that went to the dead letter sink"),
+        ("Dropped", "dropped", "Events that were neither delivered nor dead-lettered"),
+        ("Removed", "removed", "Events that retention removed before they were delivered"),
     )
 )
 _URL: Final = Column("URL", "string", ".status.address.url")
@@ -345,6 +347,21 @@ _TRIGGER_COLUMNS: Final = (
     Column("Subscriber_URI", "string", ".status.subscriberUri"),
     *_READY,
     *_DELIVERIES,
+    Column("Dead_Letter_Sink_URI", "string", ".status.deadLetterSinkUri", priority=1),
+)
+_SUBSCRIPTION_COLUMNS: Final = (
+    *_READY,
+    *_DELIVERIES,
+    Column("Channel", "string", ".spec.channel.name", priority=1),
+    Column("Channel_Kind", "string", ".spec.channel.kind", priority=1),
+    *(
+        Column(title, "string", f".status.physicalSubscription.{name}", priority=1)
+        for title, name in (
+            ("Subscriber_URI", "subscriberUri"),
+            ("Reply_URI", "replyUri"),
+            ("Dead_Letter_Sink_URI", "deadLetterSinkUri"),
+        )
+    ),
 )
 OURS: Final = (
     _knative(EVENTING, "Broker", own_kinds.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
@@ -358,7 +375,7 @@ OURS: Final = (
         "imc",
         labels=_SUBSCRIBABLE,
     ),
-    _knative(MESSAGING, "Subscription", own_kinds.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
+    _knative(MESSAGING, "Subscription", own_kinds.SUBSCRIPTION, _SUBSCRIPTION_COLUMNS, "sub"),
 )
 """The kinds of Knative that the gateway implements."""
 BUILT_IN: Final = Registry(

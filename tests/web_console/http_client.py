@@ -56,7 +56,7 @@ class Person:
         self.get("/login")
         answer = self.post("/login", {"user": user, "password": password, **more})
         if answer.status == 303:
-            self.get("/logs")
+            self.get(answer.headers["location"])
         return answer
 
     def open_stream(self, path: str) -> "Stream":

@@ -15,12 +15,15 @@ START_SECONDS_MAX: Final = 60.0
 class ConsoleProcess:
     """`amqp-streams console` for the node at `url`. Use it with `with`."""
 
+    program = "amqp-streams"
+    flag = "--url"
+
     def __init__(self, folder: Path, url: str, *options: str, listen: str = "127.0.0.1:0") -> None:
         self._folder: Final = folder
         self._command: Final = [
-            str(Path(sys.executable).parent / "amqp-streams"),
+            str(Path(sys.executable).parent / self.program),
             "console",
-            "--url",
+            self.flag,
             url,
             "--ready-file",
             str(folder / "console.json"),
@@ -52,7 +55,11 @@ class ConsoleProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
-                env={name: value for name, value in os.environ.items() if not name.startswith("AMQP_")},
+                env={
+                    name: value
+                    for name, value in os.environ.items()
+                    if not name.startswith(("AMQP_", "KNATIVE_"))
+                },
             )
         deadline = time.monotonic() + START_SECONDS_MAX
         while not ready.exists():
@@ -72,3 +79,10 @@ class ConsoleProcess:
                 self._process.kill()
             assert status == 0, self.words
         assert "Traceback" not in self.words, self.words
+
+
+class GatewayConsoleProcess(ConsoleProcess):
+    """`knative-gateway console` for the gateway at `url`."""
+
+    program = "knative-gateway"
+    flag = "--server"

@@ -13,8 +13,12 @@ _WINDOW_S: Final = 3.0
 
 @dataclass(slots=True)
 class History:
-    """The counts of one thing that only grows, for example the events that a log has received."""
+    """The counts of one thing that only grows, for example the events that a log has received.
 
+    `window_s`: the time over which the rate is measured, at most that of 16 counts.
+    """
+
+    window_s: float = _WINDOW_S
     counts: "deque[tuple[float, int]]" = field(default_factory=lambda: deque(maxlen=16))
     rates: "deque[tuple[float, float]]" = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
 
@@ -23,7 +27,7 @@ class History:
         if self.counts and (count < self.counts[-1][1] or now_s <= self.counts[-1][0]):
             self.counts.clear()
         self.counts.append((now_s, count))
-        while len(self.counts) > 2 and now_s - self.counts[1][0] >= _WINDOW_S:
+        while len(self.counts) > 2 and now_s - self.counts[1][0] >= self.window_s:
             self.counts.popleft()
         if (rate := self.rate) is not None:
             self.rates.append((now_s, rate))

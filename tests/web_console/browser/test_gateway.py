@@ -1,0 +1,141 @@
+"""The console of a gateway in a browser: the map."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from examples.gateway import GatewayProcess, Sender
+from examples.subscriber import SubscriberServer
+from tests.web_console.browser.conftest import shoot
+from tests.web_console.processes import GatewayConsoleProcess
+
+RESOURCES = """
+apiVersion: eventing.knative.dev/v1
+kind: Broker
+metadata: {{name: weather, namespace: default}}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {{name: measured, namespace: default}}
+spec:
+  broker: weather
+  filter: {{attributes: {{type: measured}}}}
+  subscriber: {{uri: "{good}"}}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {{name: alarms, namespace: default}}
+spec:
+  broker: weather
+  filters:
+    - cesql: "celsius > 30"
+  subscriber: {{uri: "{bad}"}}
+  delivery:
+    retry: 1
+    backoffPolicy: linear
+    backoffDelay: PT0.1S
+    deadLetterSink: {{uri: "{good}dead"}}
+---
+apiVersion: messaging.knative.dev/v1
+kind: InMemoryChannel
+metadata: {{name: orders, namespace: default}}
+---
+apiVersion: messaging.knative.dev/v1
+kind: Subscription
+metadata:
+  name: billing
+  namespace: default
+  annotations: {{knative-gateway/paused: "true"}}
+spec:
+  channel: {{apiVersion: messaging.knative.dev/v1, kind: InMemoryChannel, name: orders}}
+  subscriber: {{uri: "{good}billing"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def good() -> Iterator[SubscriberServer]:
+    with SubscriberServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bad() -> Iterator[SubscriberServer]:
+    with SubscriberServer(decide=lambda _: 503) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(folder: Path, good: SubscriberServer, bad: SubscriberServer) -> Iterator[GatewayProcess]:
+    with GatewayProcess(folder / "gateway") as gateway:
+        gateway.apply(RESOURCES.format(good=good.url, bad=bad.url))
+        sender = Sender(gateway.http, "/broker/default/weather")
+        for number in range(12):
+            event = {
+                "type": "measured",
+                "source": "/kitchen",
+                "id": str(number),
+                "celsius": str(25 + number % 8),
+            }
+            assert sender.send(event, b'{"celsius": %d}' % (25 + number % 8)) == 202
+        sender.close()
+        yield gateway
+        assert "Traceback" not in gateway.words, gateway.words
+
+
+@pytest.fixture(scope="module")
+def gateway_console(folder: Path, gateway: GatewayProcess) -> Iterator[GatewayConsoleProcess]:
+    (folder / "console-of-gateway").mkdir()
+    with GatewayConsoleProcess(folder / "console-of-gateway", gateway.base_url) as console:
+        yield console
+
+
+@pytest.fixture
+def operator(context: BrowserContext, gateway_console: GatewayConsoleProcess) -> Iterator[Page]:
+    """A page of a person who has continued without a login. Every script error and refused load fails."""
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "console",
+        lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None,
+    )
+    page.goto(gateway_console.address)
+    page.get_by_role("button", name="Continue without a login").click()
+    expect(page.get_by_role("heading", name="Brokers and Channels")).to_be_visible()
+    yield page
+    assert not faults
+
+
+def test_the_map_shows_where_events_go_and_what_failed(operator: Page, bad: SubscriberServer) -> None:
+    alarms = operator.locator("tr", has=operator.get_by_role("rowheader", name="alarms"))
+    measured = operator.locator("tr", has=operator.get_by_role("rowheader", name="measured"))
+    expect(alarms).to_contain_text(bad.url)
+    # The page is not loaded again: the gateway counts, and the stream brings the figures.
+    expect(measured.locator("[data-figure=delivered]")).to_have_text("12")
+    expect(alarms.locator("[data-figure=dead]")).to_have_text("2")
+    expect(alarms.locator("[data-figure=failed]")).to_have_text("4")
+    expect(operator.locator("tr", has_text="billing").locator("[data-figure=state]")).to_have_text("paused")
+    shoot(operator, "map")
+
+
+def test_the_map_is_searched_while_a_name_is_typed(operator: Page) -> None:
+    operator.get_by_label("Find a name or URL").press_sequentially("bill")
+    expect(operator.get_by_role("rowheader", name="alarms")).to_have_count(0)
+    expect(operator.get_by_role("rowheader", name="billing")).to_be_visible()
+    operator.get_by_label("Find a name or URL").fill("")
+    operator.get_by_label("Show").select_option("paused")
+    expect(operator.get_by_role("rowheader", name="alarms")).to_have_count(0)
+    expect(operator.get_by_role("rowheader", name="billing")).to_be_visible()
+
+
+def test_pages_of_the_gateway_have_landmarks_and_names_for_their_fields(operator: Page) -> None:
+    expect(operator.get_by_role("main")).to_have_count(1)
+    expect(operator.get_by_role("navigation", name="Main")).to_have_count(1)
+    expect(operator.get_by_role("heading", level=1)).to_have_count(1)
+    nameless = operator.locator("input:not([type=hidden]), select, textarea").evaluate_all(
+        "fields => fields.filter(field => !field.labels.length).map(field => field.outerHTML)"
+    )
+    assert nameless == []
+    assert operator.locator("th:not([scope])").count() == 0

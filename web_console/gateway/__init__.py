@@ -1,0 +1,1 @@
+"""The console of a gateway: Brokers, Channels, and what receives their events."""

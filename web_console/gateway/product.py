@@ -1,0 +1,42 @@
+"""[io] The console of a gateway: its paths, and the answers to errors of the gateway."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from web_console.gateway import mapping
+from web_console.gateway.api import ApiError, AwayError, status_of
+from web_console.gateway.session import away_words, log_in
+from web_console.product import Product
+from web_console.views.requests import console_of, end_session, problem, with_session
+
+
+def _routes() -> Sequence[BaseRoute]:
+    return [
+        Route("/map", with_session(mapping.show)),
+        Route("/map/figures", with_session(mapping.figures)),
+    ]
+
+
+async def _refused(request: Request, error: ApiError) -> Response:
+    if error.code == 401:
+        return await end_session(request, reason="refused")
+    return problem(request, str(error), status_of(error))
+
+
+async def _away(request: Request, error: AwayError) -> Response:
+    return problem(request, away_words(console_of(request).settings.url, error), 503, away=True)
+
+
+GATEWAY: Final = Product(
+    noun="gateway",
+    views=(("map", "Map"),),
+    has_users=False,
+    log_in=log_in,
+    routes=_routes,
+    handlers={ApiError: _refused, AwayError: _away},
+)
+"""Brokers and Channels, with their Triggers and Subscriptions."""

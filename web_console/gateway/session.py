@@ -1,0 +1,81 @@
+"""[io] A session of the console of a gateway: the token of one person, and what all views of it share."""
+
+from pathlib import Path
+from typing import Final
+
+from web_console.gateway.api import Api, ApiError, AwayError, server_of
+from web_console.gateway.inventory import Inventory
+from web_console.sessions.logins import Login, LoginError
+from web_console.sessions.visitor import Visitor
+from web_console.settings import ConsoleSettings
+
+_WHO: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_NAME_MAX: Final = 200
+
+
+class GatewaySession(Visitor):
+    """The session of one person. The gateway alone decides what the person may do."""
+
+    def __init__(self, api: Api, user: str | None, csrf: str) -> None:
+        """`user`: None if the gateway needs no token."""
+        super().__init__(user, csrf, is_anonymous=user is None)
+        self.api: Final = api
+        self.inventory: Final = Inventory(api)
+
+
+async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewaySession:
+    """Begin a session with a bearer token, or without one.
+
+    Raises:
+        LoginError: the gateway does not accept the token, or does not answer.
+    """
+    server = server_of(settings.url)
+    if login.token and not (server.is_tls or server.is_local or settings.plain_without_tls):
+        message = (
+            "The gateway is on another machine and the connection to it has no TLS, so the console does not"
+            " send tokens. Use --server https://…, or --plain-without-tls."
+        )
+        raise LoginError(message, 400)
+    try:
+        if await _user(_api(settings, None)) is not None:
+            # The gateway needs no token. A session with any token would have the same rights.
+            return GatewaySession(_api(settings, None), None, csrf)
+        if login.token is None:
+            message = "The gateway needs a token."
+            raise LoginError(message, 401)
+        api = _api(settings, login.token.strip())
+        user = await _user(api)
+    except (ApiError, ValueError) as error:
+        raise LoginError(str(error), 400) from error
+    except AwayError as error:
+        raise LoginError(away_words(settings.url, error), 503) from error
+    if user is None:
+        message = "The gateway does not accept this token."
+        raise LoginError(message, 401)
+    return GatewaySession(api, user, csrf)
+
+
+def _api(settings: ConsoleSettings, token: str | None) -> Api:
+    ca_file: Path | None = settings.ca_file
+    return Api(server_of(settings.url), ca_file, token)
+
+
+async def _user(api: Api) -> str | None:
+    """Return the name of the user; None if the gateway does not accept the token."""
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        found = await api.post(_WHO, asked)
+    except ApiError as error:
+        if error.code == 401:
+            return None
+        raise
+    status = found.get("status")
+    user = status.get("userInfo") if isinstance(status, dict) else None
+    name = user.get("username") if isinstance(user, dict) else None
+    return str(name)[:_NAME_MAX]
+
+
+def away_words(url: str, error: AwayError) -> str:
+    """Return the sentence for a gateway that does not answer."""
+    why = f": {error}" if str(error) else ""
+    return f"The gateway at {url} does not answer{why}. The console tries again until it does."
