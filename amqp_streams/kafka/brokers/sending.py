@@ -1,13 +1,13 @@
 """[io] Sends the batches of all partitions to Kafka: one idempotent producer, and a thread for its reports.
 
-Everything but the reports is called on the event loop's thread. librdkafka keeps order and repeats what was
-lost on the way; a batch that it gives up (`message.timeout.ms`) or whose producer broke has an unknown
-outcome, which is reported as a failure. A broken producer is replaced when everything that it had in flight
-was reported, so that no record of the new one is stored in front of a record of the old one.
+The thread only waits: everything else is done on the event loop's thread. librdkafka keeps order and repeats
+what was lost on the way; a batch that it gives up (`message.timeout.ms`) or whose producer broke has an
+unknown outcome, which is reported as a failure. A broken producer is replaced when everything that it had in
+flight was reported, so that no record of the new one is stored in front of a record of the old one.
 """
 
-import contextlib
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +33,10 @@ SENDING: Final[Mapping[str, object]] = {
     "log.connection.close": False,
 }
 """Settings of the producer. The caller adds servers and security, and may change them."""
+_CHECKED: Final = 50
+"""One report in so many, and the first and last one of a batch, ask whether the thread may take more."""
+_REPORTS_A_TURN: Final = 100
+"""How many such reports the event loop takes before it does other work: about a millisecond."""
 _FULL: Final = "the queue is full"
 
 log = logging.getLogger("amqp_streams.kafka")
@@ -50,8 +54,8 @@ class SendingPartition:
 class Sender:
     """Sends for all partitions. `on_ended` is called for batches that ended, in the order of each partition.
 
-    `loop_call`: calls a function on the event loop's thread, from any thread. `on_error` is called in the
-    thread of the reports, once for each batch that failed. `producer`: makes a producer from its settings.
+    `loop_call`: calls a function on the event loop's thread, from any thread. `on_error` is called in any
+    thread, once for each batch that failed. `producer`: makes a producer from its settings.
     """
 
     def __init__(
@@ -81,7 +85,9 @@ class Sender:
         self._fatal: tuple[Producer, str] | None = None
         """A producer that cannot be used any more, and why."""
         self._stopping: Final = threading.Event()
-        self._scheduled = False
+        self._served: Final = threading.Event()
+        self.reports_left = 0
+        """How many reports that ask may be taken before the rest has to wait."""
         self._thread: Final = threading.Thread(target=self._poll, name="kafka-reports", daemon=True)
         self._thread.start()
 
@@ -117,17 +123,14 @@ class Sender:
         What was not reported in time fails. Returns whether everything was reported. May be called once.
         """
         until = monotonic() + within_s
-        self.send()
-        while (self._waiting or self._flights) and monotonic() < until:
-            producer = self._broken if self._producer is None else self._producer
-            if producer is not None:
-                # A fatal error is raised by the first call that sees it; what is in flight then fails.
-                with contextlib.suppress(KafkaException):
-                    producer.flush(min(POLL_S, within_s))
-            self._process()
         self._stopping.set()
         self._thread.join()
-        self._process()
+        self.reports_left = sys.maxsize
+        self.send()
+        while (self._waiting or self._flights) and monotonic() < until:
+            if (producer := self._reporting) is not None:
+                self._serve(producer, partial(producer.flush, min(POLL_S, within_s)))
+            self._process()
         left = {*self._waiting, *(flight.partition for flight in self._flights.values())}
         for partition in left:
             self.fail(partition, "the node stopped before Kafka answered")
@@ -163,6 +166,9 @@ class Sender:
             if keys.count(None) == len(keys)
             else [{"value": value, "key": key} for value, key in zip(rest, keys, strict=True)]
         )
+        for message in messages[::_CHECKED]:
+            message["callback"] = flight.checked
+        messages[-1]["callback"] = flight.last
         try:
             taken = producer.produce_batch(
                 partition.topic, messages, partition=partition.index, on_delivery=flight
@@ -178,15 +184,13 @@ class Sender:
 
     def _process(self) -> None:
         """Note the reports, replace a broken producer, and hand over what has room now."""
-        self._scheduled = False
         while self._reports:
             flight = self._reports.popleft()
             self._end(flight.partition, flight.partition.outbox.delivered(flight.batch, flight.failure))
-            # A producer that was replaced may report after its successor was made.
-            if flight.fatal and flight.producer is self._producer:
+            if flight.fatal:
                 self._replace(flight.producer, str(flight.failure))
         fatal, self._fatal = self._fatal, None
-        if fatal is not None and fatal[0] is self._producer:
+        if fatal is not None:
             self._replace(*fatal)
         if self._broken is not None and len(self._broken) == 0:
             self._broken, self._producer = None, self._make(dict(self._settings))
@@ -195,6 +199,9 @@ class Sender:
 
     def _replace(self, producer: Producer, reason: str) -> None:
         """Give up a producer that cannot be used any more. Its successor is made when it has reported all."""
+        # A producer that was replaced may report after its successor was made.
+        if producer is not self._producer:
+            return
         log.error("kafka_producer_broken reason=%s", reason)
         self._broken, self._producer = producer, None
         # What it has in flight is reported at once: it will not be sent.
@@ -213,40 +220,72 @@ class Sender:
         self._waiting[partition] = None
         self._on_ended(partition, ended)
 
-    # -- on the thread of the reports
+    @property
+    def _reporting(self) -> Producer | None:
+        """The producer that may have something to report."""
+        # Not `or`: a producer without records is false.
+        return self._broken if self._producer is None else self._producer
+
+    def _take_reports(self) -> None:
+        """Take reports that wait, and let the thread wait for the next ones."""
+        # The thread has ended: `close` takes the rest.
+        if self._stopping.is_set():
+            return
+        self.reports_left = _REPORTS_A_TURN
+        producer = self._reporting
+        enough = producer is not None and self._serve(producer, partial(producer.poll, 0))
+        self.reports_left = 0
+        self._process()
+        if enough:
+            self._loop_call(self._take_reports)
+        else:
+            self._served.set()
+
+    def reported(self, flight: "_Flight") -> None:
+        """All records of a flight were reported."""
+        self._reports.append(flight)
+
+    def _serve(self, producer: Producer, call: Callable[[], object]) -> bool:
+        """Let a producer report. Returns whether it has more than may be taken here. In any thread."""
+        try:
+            call()
+        except _EnoughError:
+            return True
+        except KafkaException as error:
+            # What confluent-kafka does with a fatal error, instead of calling its callback for errors.
+            self._fatal = producer, str(error)
+        return False
+
+    # -- on the thread that waits for reports
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            # Not `or`: a producer without records is false.
-            producer = self._broken if self._producer is None else self._producer
+            producer = self._reporting
             if producer is None:
                 self._stopping.wait(POLL_S)
                 continue
-            try:
-                producer.poll(POLL_S)
-            except KafkaException as error:
-                # What confluent-kafka does with a fatal error, instead of calling its callback for errors.
-                self._fatal = producer, str(error)
-                self._schedule()
-            # Two things that no batch reports: there may be room for the rest of one, and a purged producer
-            # has nothing left.
-            if self._full or (producer is self._broken and len(producer) == 0):
-                self._schedule()
+            # The event loop takes the reports: for each one, confluent-kafka takes the interpreter's lock
+            # anew, for which this thread would wait up to the switch interval while the loop is busy.
+            more = self._serve(producer, partial(producer.poll, POLL_S))
+            # A batch may have ended with a report that does not ask. Two things are not reported: there may
+            # be room for the rest of a batch, and a purged producer has nothing left.
+            left = more or self._reports or self._fatal or self._full
+            if left or (producer is self._broken and len(producer) == 0):
+                self._hand_to_loop()
 
-    def reported(self, flight: "_Flight") -> None:
-        """All records of a flight were reported. On the thread of the reports."""
-        self._reports.append(flight)
-        self._schedule()
+    def _hand_to_loop(self) -> None:
+        self._served.clear()
+        self._loop_call(self._take_reports)
+        while not self._served.wait(POLL_S) and not self._stopping.is_set():
+            pass
 
-    def _schedule(self) -> None:
-        # Cleared before the reports are taken, so a report that comes meanwhile schedules once more.
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop_call(self._process)
+
+class _EnoughError(Exception):
+    """Raised by a report, which makes librdkafka keep the reports after it for the next `poll`."""
 
 
 class _Flight:
-    """The reports on the records of one batch.
+    """The reports on the records of one batch, in any order.
 
     Each record has its report: a report on the last one alone would not show that an earlier one was given
     up, unless each such record made the producer unusable (`enable.gapless.guarantee`), with everything that
@@ -264,7 +303,7 @@ class _Flight:
         self.failure: str | None = None
         self.fatal = False
 
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
+    def __call__(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             if self.failure is None and self.sender.on_error is not None:
                 self.sender.on_error(error)
@@ -272,9 +311,21 @@ class _Flight:
             self.fatal = self.fatal or error.fatal()
         self.left -= 1
         if not self.left:
-            # Reports are in the order of the records.
-            self.batch.last_number = message.offset()
             self.sender.reported(self)
+
+    def checked(self, error: KafkaError | None, message: Message) -> None:
+        """A report after which the thread may have to stop."""
+        self(error, message)
+        sender = self.sender
+        sender.reports_left -= 1
+        if sender.reports_left < 0:
+            raise _EnoughError
+
+    def last(self, error: KafkaError | None, message: Message) -> None:
+        """The report on the last record of the batch."""
+        if error is None:
+            self.batch.last_number = message.offset()
+        self.checked(error, message)
 
 
 def _produced(
@@ -293,7 +344,7 @@ def _produced(
                 record.key,
                 partition=partition.index,
                 headers=list(record.headers),
-                on_delivery=flight,
+                on_delivery=flight.last if taken == len(records) - 1 else flight.checked,
             )
         except BufferError:
             return [None] * taken + [_FULL] * (len(records) - taken)

@@ -183,9 +183,13 @@ class Breaking(Producer):
     ) -> int:
         assert on_delivery is not None
         fatal = KafkaError(KafkaError._FATAL, "out of order", True)
-        return super().produce_batch(
-            topic, messages, partition, on_delivery=lambda _, message: on_delivery(fatal, message)
-        )
+
+        def failed(_: KafkaError | None, message: Message) -> None:
+            on_delivery(fatal, message)
+
+        for message in messages:
+            message.pop("callback", None)
+        return super().produce_batch(topic, messages, partition, on_delivery=failed)
 
 
 class Raising(Producer):
