@@ -1,14 +1,16 @@
-"""The console of a gateway in a browser: the map."""
+"""The console of a gateway in a browser: the map, and one Trigger."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
-from tests.web_console.browser.conftest import shoot
+from tests.web_console.browser.conftest import SECONDS_MAX, shoot
 from tests.web_console.processes import GatewayConsoleProcess
 
 RESOURCES = """
@@ -130,12 +132,57 @@ def test_the_map_is_searched_while_a_name_is_typed(operator: Page) -> None:
     expect(operator.get_by_role("rowheader", name="billing")).to_be_visible()
 
 
-def test_pages_of_the_gateway_have_landmarks_and_names_for_their_fields(operator: Page) -> None:
-    expect(operator.get_by_role("main")).to_have_count(1)
-    expect(operator.get_by_role("navigation", name="Main")).to_have_count(1)
-    expect(operator.get_by_role("heading", level=1)).to_have_count(1)
-    nameless = operator.locator("input:not([type=hidden]), select, textarea").evaluate_all(
-        "fields => fields.filter(field => !field.labels.length).map(field => field.outerHTML)"
-    )
-    assert nameless == []
-    assert operator.locator("th:not([scope])").count() == 0
+def test_the_failures_of_a_trigger_are_shown_as_text_and_delivered_again(
+    operator: Page, gateway: GatewayProcess, bad: SubscriberServer
+) -> None:
+    hostile = "<script>document.title = 'run'</script>"
+    sender = Sender(gateway.http, "/broker/default/weather")
+    event = {"type": "odd", "source": "/cellar", "id": quote(hostile), "celsius": "99"}
+    assert sender.send(event, b"{}") == 202
+    sender.close()
+    operator.get_by_role("link", name="alarms").click()
+    expect(operator.get_by_role("heading", name="Trigger alarms")).to_be_visible()
+    row = operator.locator("tr", has_text="document.title")
+    loaded = time.monotonic()
+    while not row.count():
+        assert time.monotonic() - loaded < SECONDS_MAX
+        operator.reload()
+    expect(row.first).to_contain_text("503")
+    assert operator.title() != "run"
+    operator.get_by_role("button", name="Redrive").scroll_into_view_if_needed()
+    shoot(operator, "trigger")
+    before = len(bad.requests)
+    operator.get_by_role("button", name="Redrive").click()
+    expect(operator.get_by_role("status").filter(has_text="delivered again")).to_be_visible()
+    assert bad.wait(lambda server: len(server.requests) > before, SECONDS_MAX)
+
+
+def test_a_replay_asks_for_the_name_and_delivers_again(operator: Page, good: SubscriberServer) -> None:
+    operator.get_by_role("link", name="measured").click()
+    operator.get_by_label("Begin").select_option("earliest")
+    operator.get_by_role("button", name="Replay").click()
+    expect(operator.get_by_role("alert")).to_contain_text("type the name to confirm")
+    before = len(good.requests)
+    operator.get_by_label("to confirm").fill("measured")
+    operator.get_by_role("button", name="Replay").click()
+    expect(operator.get_by_role("status").filter(has_text="delivered again")).to_be_visible()
+    assert good.wait(lambda server: len(server.requests) >= before + 12, SECONDS_MAX)
+    operator.get_by_role("button", name="Pause").click()
+    expect(operator.get_by_role("button", name="Resume")).to_be_visible()
+    operator.get_by_role("button", name="Resume").click()
+    expect(operator.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_pages_of_the_gateway_have_landmarks_and_names_for_their_fields(
+    operator: Page, gateway_console: GatewayConsoleProcess
+) -> None:
+    for path in ("map", "map/trigger/default/alarms", "map/subscription/default/billing"):
+        operator.goto(f"{gateway_console.address}/{path}")
+        expect(operator.get_by_role("main")).to_have_count(1)
+        expect(operator.get_by_role("navigation", name="Main")).to_have_count(1)
+        expect(operator.get_by_role("heading", level=1)).to_have_count(1)
+        nameless = operator.locator("input:not([type=hidden]), select, textarea").evaluate_all(
+            "fields => fields.filter(field => !field.labels.length).map(field => field.outerHTML)"
+        )
+        assert nameless == []
+        assert operator.locator("th:not([scope])").count() == 0

@@ -1,0 +1,154 @@
+"""One Trigger or Subscription as its page shows it. Pure.
+
+Laws: all texts are cut and all lists are bounded, whatever the object and the history have.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from web_console.gateway.rows import TEXT_MAX
+from web_console.showing.times import time_ms
+
+CONDITIONS_MAX: Final = 50
+PARTITIONS_MAX: Final = 1024
+FAILURES_MAX: Final = 100
+_SPEC_MAX: Final = 16 << 10
+_BODY_MAX: Final = 2048
+_OFFSET: Final = re.compile(r"[0-9]{1,16}")
+_PARTITION: Final = re.compile(r"[0-9]{1,4}")
+_PAUSED: Final = "knative-gateway/paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of the status."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed attempt, or the end of a delivery that failed."""
+
+    at_ms: int | None
+    event: str
+    place: str
+    attempt: int | None
+    code: int | None
+    reason: str
+    body: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the page shows. `spec`: as JSON, with the filters. `counts`: the counters of deliveries."""
+
+    source: str
+    subscriber: str
+    sink: str
+    is_paused: bool
+    spec: str
+    conditions: Sequence[Condition]
+    counts: Mapping[str, int]
+    positions: Sequence[tuple[str, int | None]]
+    failures: Sequence[Failure]
+
+
+def details_of(document: Mapping[str, Any], deliveries: Mapping[str, Any]) -> Details:
+    """Return the details of an object and of the answer to `deliveries`."""
+    metadata, spec, status = (_map(document.get(name)) for name in ("metadata", "spec", "status"))
+    physical = _map(status.get("physicalSubscription")) or status
+    channel = _map(spec.get("channel"))
+    return Details(
+        _text(spec.get("broker") or channel.get("name")),
+        _text(physical.get("subscriberUri") or physical.get("replyUri")),
+        _text(physical.get("deadLetterSinkUri")),
+        _map(metadata.get("annotations")).get(_PAUSED) == "true",
+        _text(json.dumps(spec, indent=2, ensure_ascii=False), _SPEC_MAX),
+        [_condition(each) for each in _maps(status.get("conditions"), CONDITIONS_MAX)],
+        {
+            _text(name): count
+            for name, count in list(_map(status.get("deliveries")).items())[:CONDITIONS_MAX]
+            if isinstance(count, int)
+        },
+        [
+            (_text(each.get("partition")), _number(each.get("offset")))
+            for each in _maps(deliveries.get("positions"), PARTITIONS_MAX)
+        ],
+        [_failure(each) for each in _maps(deliveries.get("failures"), FAILURES_MAX)],
+    )
+
+
+def start_of(form: Mapping[str, str], now_ms: int) -> str:
+    """Return where a replay starts, in the form of the API.
+
+    Raises:
+        ValueError: the start is not valid.
+    """
+    to, at, partition = (form.get(name, "").strip() for name in ("to", "at", "partition"))
+    if to in {"earliest", "new"}:
+        return to
+    if to == "time":
+        at_ms = time_ms(at, now_ms)
+        try:
+            moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+        except (OverflowError, OSError, ValueError) as error:
+            message = f"{at[:40]!r} is not a time of the calendar."
+            raise ValueError(message) from error
+        return f"time={moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    if to == "offset":
+        if not _PARTITION.fullmatch(partition):
+            message = "An offset belongs to one partition: give its number."
+            raise ValueError(message)
+        if not _OFFSET.fullmatch(at):
+            message = f"{at[:40]!r} is not an offset: give a number such as 42"
+            raise ValueError(message)
+        return f"offset={int(partition)}={int(at)}"
+    message = "Choose where to begin."
+    raise ValueError(message)
+
+
+def _condition(each: Mapping[str, Any]) -> Condition:
+    names = ("type", "status", "reason", "message", "lastTransitionTime")
+    return Condition(*(_text(each.get(name)) for name in names))
+
+
+def _failure(each: Mapping[str, Any]) -> Failure:
+    event = " ".join(_text(each.get(name)) for name in ("event_source", "event_id")).strip()
+    offset = _number(each.get("offset"))
+    return Failure(
+        _number(each.get("at_ms")),
+        event,
+        _text(each.get("partition")) + ("" if offset is None else f":{offset}"),
+        _number(each.get("attempt")),
+        _number(each.get("code")),
+        _text(each.get("reason")),
+        _text(each.get("body"), _BODY_MAX),
+        _text(each.get("end")),
+    )
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _maps(value: object, most: int) -> list[Mapping[str, Any]]:
+    return [_map(each) for each in value[:most]] if isinstance(value, list) else []
+
+
+def _text(value: object, most: int = TEXT_MAX) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
