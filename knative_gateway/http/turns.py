@@ -1,15 +1,16 @@
 """[io] A limit on the share of the event loop for a kind of requests, independent of the number of clients.
 
-In one iteration of the event loop, at most one waiting request begins, in the order of arrival. After a long
-iteration, the next request waits for the same time. So these requests together use about half of the event
-loop. A connection answers one request at a time, so a client that sends many requests at once waits behind
-other connections.
+In one iteration of the event loop, at most one waiting request does a step, in the order of arrival. A step
+ends where the request waits, for example for its body or for the database. After a long iteration, the next
+step waits for the same time. So these requests together use about half of the event loop. A connection
+answers one request at a time, so a client that sends many requests at once waits behind other connections.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from time import perf_counter as clock
-from typing import Final
+from typing import Any, Final
 
 LONG_S: Final = 0.001
 """An iteration that takes longer is followed by a pause of the same length. Timers of the event loop have a
@@ -24,11 +25,15 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: Final[deque[asyncio.Future[None]]] = deque()
         self._is_taken = False
-        """A request has begun in this iteration, or in the pause after it."""
+        """A request has done a step in this iteration, or in the one before the pause."""
         self._since = 0.0
 
+    async def pace(self, work: Coroutine[Any, Any, None], has_ended: Callable[[], bool]) -> None:
+        """Do the work of a request, with a turn for each of its steps until `has_ended` returns True."""
+        await _Paced(work, self, has_ended)
+
     async def turn(self) -> None:
-        """Wait until the caller may begin. Returns at once if no other request has begun."""
+        """Wait until the caller may do a step. Returns at once if no other request does one."""
         loop = asyncio.get_running_loop()
         if self._is_taken:
             mine: asyncio.Future[None] = loop.create_future()
@@ -41,7 +46,7 @@ class Turns:
             loop.call_soon(self._pause)
 
     def _pause(self) -> None:
-        """The request that began has done its first step: let the next one begin, now or after a pause."""
+        """The request has done its step: let the next one do a step, now or after a pause."""
         took = clock() - self._since
         loop = asyncio.get_running_loop()
         if took > LONG_S:
@@ -59,3 +64,33 @@ class Turns:
                 asyncio.get_running_loop().call_soon(self._pause)
                 return
         self._is_taken = False
+
+
+class _Paced:
+    """A coroutine as an awaitable that takes a turn before each step."""
+
+    def __init__(self, work: Coroutine[Any, Any, None], turns: Turns, has_ended: Callable[[], bool]) -> None:
+        self._work: Final = work
+        self._turns: Final = turns
+        self._has_ended: Final = has_ended
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        work, error = self._work, None
+        while True:
+            # A cancellation, also of the wait for a turn, reaches the work where it waits.
+            if not self._has_ended() and error is None:
+                error = yield from _caught(self._turns.turn().__await__())
+            try:
+                waits_for = work.send(None) if error is None else work.throw(error)
+            except StopIteration:
+                return
+            error = yield from _caught(iter((waits_for,)))
+
+
+def _caught(waits: Any) -> Generator[Any, Any, BaseException | None]:
+    """Wait, and return the exception that ended it."""
+    try:
+        yield from waits
+    except BaseException as error:  # noqa: BLE001  the work gets it
+        return error
+    return None

@@ -131,9 +131,18 @@ class Web:
         elif scope["path"].startswith(EVENTS):
             await self._ingress(scope, receive, send)
         else:
-            if scope["path"] not in PROBES:
-                await self._turns.turn()
-            await self._rest(scope, receive, send)
+            await self._in_turns(scope, receive, send)
+
+    async def _in_turns(self, scope: Any, receive: Any, send: Any) -> None:
+        # Probes do not wait. Neither do answers that have begun, for example a watch, which may never end.
+        has_begun = scope["path"] in PROBES
+
+        async def noting(message: Any) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        await self._turns.pace(self._rest(scope, receive, noting), lambda: has_begun)
 
     async def _healthz(self, _request: Request) -> Response:
         return _probed("alive", "not healthy", self._trouble())

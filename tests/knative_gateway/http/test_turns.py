@@ -89,3 +89,81 @@ async def test_a_client_that_has_left_delays_no_other_client() -> None:
     async with asyncio.timeout(10):
         await waits
     assert gone.cancelled()
+
+
+async def test_each_step_of_a_request_takes_a_turn() -> None:
+    """The heaviest steps come after the first one: to read a body of 3 MB, and to patch an object with it."""
+    shared, steps = Turns(), 0
+
+    async def request() -> None:
+        nonlocal steps
+        for _ in range(4):
+            steps += 1
+            await asyncio.sleep(0)
+
+    asking = [asyncio.create_task(shared.pace(request(), lambda: False)) for _ in range(REQUESTS)]
+    at_iteration = [0]
+    while steps < 4 * REQUESTS:
+        await asyncio.sleep(0)
+        at_iteration.append(steps)
+    await asyncio.gather(*asking)
+    assert max(now - before for before, now in itertools.pairwise(at_iteration)) == 1
+
+
+async def test_an_answer_that_has_begun_waits_for_no_turn() -> None:
+    shared, steps = Turns(), 0
+
+    async def watch() -> None:
+        nonlocal steps
+        for _ in range(3):
+            await asyncio.sleep(0)
+            steps += 1
+
+    watching = [asyncio.create_task(shared.pace(watch(), lambda: True)) for _ in range(REQUESTS)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert steps == 3 * REQUESTS
+    await asyncio.gather(*watching)
+
+
+async def test_a_request_that_is_cancelled_ends_where_it_waits() -> None:
+    """In the wait for a turn, and in its own."""
+    shared, ended = Turns(), []
+
+    async def request(name: str) -> None:
+        try:
+            await asyncio.sleep(0)
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    for iterations in range(1, 20):
+        asking = [asyncio.create_task(shared.pace(request(name), lambda: False)) for name in "abc"]
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        for each in asking:
+            each.cancel()
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        assert {type(each) for each in answers} == {asyncio.CancelledError}
+    assert set(ended) == set("abc")
+    async with asyncio.timeout(10):
+        await shared.turn()
+
+
+async def test_errors_and_time_limits_of_a_request_are_as_without_turns() -> None:
+    shared, seen = Turns(), []
+
+    async def request() -> None:
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            seen.append("late")
+        await asyncio.sleep(0)
+        raise OSError
+
+    answers = await asyncio.gather(
+        *(shared.pace(request(), lambda: False) for _ in range(3)), return_exceptions=True
+    )
+    assert seen == ["late"] * 3
+    assert {type(each) for each in answers} == {OSError}
