@@ -25,7 +25,7 @@ from attack.tables.timers import HEADER
 
 SLACK_BYTES: Final = 32 << 20
 """What a process may grow by for other reasons: caches, arenas of the allocator."""
-PINGS_A_SECOND: Final = 800
+PINGS_A_SECOND: Final = 80
 """Below EMPTY_FRAMES_MAX, so that the clients stay."""
 NAME_CHARACTERS: Final = 200
 OTHER_HOST: Final = "127.0.0.2"
