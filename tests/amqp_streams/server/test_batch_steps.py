@@ -1,11 +1,14 @@
 """Batches whose events take long to read: the node takes them in steps and serves others in between."""
 
+from typing import Any
+
 import pytest
 
 from amqp_streams import names
 from amqp_streams.policy import Quota
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.server.links import turns
+from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.streams.steps import EVENTS_A_STEP
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire.codec import encode
@@ -96,6 +99,30 @@ def test_one_batch_is_unfinished_however_many_connections_send_one() -> None:
     assert unfinished == 1
     assert all(states(peer) == {0: ACCEPTED} for peer in peers)
     assert count(node) == COUNT * 20
+
+
+def test_the_batches_of_all_connections_share_the_time_of_an_iteration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each connection alone would have the time for its whole batch, and all of them seconds."""
+    monkeypatch.setattr("amqp_streams.server.dispatch.TURN_S", 60.0)
+    begun: list[ProducerLink] = []
+    take_batch = ProducerLink._take_batch
+
+    def counted(link: ProducerLink, *arguments: Any) -> None:
+        begun.append(link)
+        take_batch(link, *arguments)
+
+    monkeypatch.setattr(ProducerLink, "_take_batch", counted)
+    node, peers = opened(20)
+    for peer in peers:
+        peer._out += transfer(azure(EXPENSIVE))  # small blocks are read at once
+    for wire in node._wires:
+        wire.exchange()  # the loop runs no other call in between
+    assert len(begun) <= 1
+    node.run()
+    assert len(begun) == len(peers)
+    assert all(states(peer) == {0: ACCEPTED} for peer in peers)
 
 
 @pytest.mark.parametrize("how", ["closed", "lost"])
