@@ -16,10 +16,11 @@ from web_console.gateway.api import Api, ApiError
 from web_console.gateway.rows import Key, Receiver, Source, collection, receiver_of, records, source_of
 
 FRESH_S: Final = 5.0
-FRESH_S_MAX: Final = 120.0
+FRESH_S_MAX: Final = 300.0
 ROWS_MAX: Final = 20_000
 """Objects of one kind that a reading has. What is left out is said in the page."""
-_PART: Final = 500
+_PART: Final = 200
+"""Rows of one request. The gateway makes them in one go, about a tenth of a millisecond each."""
 _NAMESPACES_MAX: Final = 500
 _KEPT_MAX: Final = 4
 _HISTORIES_MAX: Final = 400

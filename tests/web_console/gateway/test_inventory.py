@@ -58,6 +58,7 @@ def test_a_reading_is_used_for_a_hundred_times_as_long_as_it_took() -> None:
     listing = Listing((), (), (), True, 0.0, 0.001)
     assert listing.fresh_s == FRESH_S
     assert replace(listing, took_s=0.5).fresh_s == 50
+    assert replace(listing, took_s=2.0).fresh_s == 200
     assert replace(listing, took_s=10.0).fresh_s == FRESH_S_MAX
 
 
