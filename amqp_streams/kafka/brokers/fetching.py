@@ -135,7 +135,9 @@ class Fetcher:
             partial(self._load_in_thread, place, missing),
             partial(self._keep, place, self._forgotten),
         )
-        self._fetching.begin(Fetch(request, (place, missing), READ_BYTES, load, keep))
+        # Readers that are near each other ask before the first of them is answered.
+        known = partial(self._known, place, missing)
+        self._fetching.begin(Fetch(request, (place, missing), READ_BYTES, load, keep, known))
         return LATER
 
     def add(self, place: Place, span: Span) -> None:
@@ -152,6 +154,9 @@ class Fetcher:
     def _keep(self, place: Place, forgotten: int, span: Span) -> None:
         if forgotten == self._forgotten:
             self._spans.add(place, span)
+
+    def _known(self, place: Place, at: int) -> bool:
+        return self._spans.uncovered(place, at) > at
 
     def uses(self) -> dict[str, Use]:
         """How much of each bound is used, by name."""

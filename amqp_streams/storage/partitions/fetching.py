@@ -22,7 +22,8 @@ BYTES_MAX: Final = 64 << 20
 class Fetch:
     """A read for a request. `load` runs in a thread; `keep` gets its result on the event loop's thread.
 
-    `key`: what is read. `error`: why it failed, after it has `ended`.
+    `key`: what is read. `error`: why it failed, after it has `ended`. `known`: whether another read has
+    brought it, so that this one can end without reading.
     """
 
     request: ReadRequest
@@ -30,6 +31,7 @@ class Fetch:
     size: int
     load: Callable[[], Any]
     keep: Callable[[Any], object]
+    known: Callable[[], bool] = lambda: False
     cancelled: bool = False
     ended: bool = False
     error: OSError | None = None
@@ -114,6 +116,10 @@ class Fetching:
             self._waiting.move_to_end(owner)
             self._drop(fetch)
             fetch.dropped = None
+            if fetch.known():
+                fetch.ended = True
+                fetch.request.ready()
+                continue
             self._running += 1
             self._bytes += fetch.size
             executor = self._choose(fetch)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers import fetching
 from amqp_streams.kafka.brokers.fetching import Fetcher, OvertakenError, Place
+from amqp_streams.kafka.spans import Span
 from amqp_streams.storage.ports import LATER, Chunk, ReadRequest
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
@@ -90,6 +91,26 @@ def test_what_one_reader_brought_serves_its_neighbours_at_once(reads: Reads) -> 
     chunk = reads.later(T, 100, COUNT)
     assert chunk is not None
     assert numbers(reads.fetcher.read(T, 150, COUNT, 1, reads.request("another"))) == [150]
+
+
+def test_neighbours_that_ask_at_once_share_one_read(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    read = fetching._Tail.read
+
+    def counted(tail: fetching._Tail, place: Place, at: int, wait_s: float) -> Span:
+        loads.append(at)
+        return read(tail, place, at, wait_s)
+
+    monkeypatch.setattr(fetching._Tail, "read", counted)
+    reads = Reads(filled, readers=1)
+    requests = {at: reads.request(at) for at in (100, 150, 200)}
+    for at, request in requests.items():
+        assert reads.fetcher.read(T, at, COUNT, 1, request) is LATER
+    reads.loop.run_until(lambda: len(reads.ready) == len(requests), timeout_s=90)
+    for at, request in requests.items():
+        assert numbers(reads.fetcher.read(T, at, COUNT, 1, request)) == [at]
+    assert loads == [100]
+    reads.fetcher.close()
 
 
 def test_nothing_behind_the_end_that_the_node_knows_is_read(reads: Reads) -> None:
