@@ -3,12 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.foreign import ForeignTopic
-from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.partition import KafkaPartition, Lost
 from amqp_streams.kafka.settings import copy_refusal, log_settings, refusal
 from amqp_streams.kafka.topics import TopicNames, topic_changes
 from amqp_streams.storage.ports import Partition, StoredLog
@@ -68,17 +68,18 @@ class Catalog:
         found = self.topics.get(topic)
         return {} if found is None else {place: self.partitions[place].end for place in found.places}
 
-    def ends_now(self, places: Iterable[Place]) -> dict[KafkaPartition, int]:
+    def ends_now(self, places: Iterable[Place]) -> "Known":
         """The ends of the partitions at these places. May be called in any thread."""
         found = [self.partitions.get(place) for place in places]
-        return {partition: partition.end for partition in found if partition is not None}
+        return {partition: (partition.lost, partition.end) for partition in found if partition is not None}
 
-    def current(self, known: Mapping[KafkaPartition, int]) -> dict[Place, int]:
-        """The ends of those partitions that are still in a log: another topic may have their places."""
+    def current(self, known: "Known") -> dict[Place, int]:
+        """The ends that still say something: of partitions in logs that have lost nothing since then."""
         return {
             partition.place: end
-            for partition, end in known.items()
-            if self.partitions.get(partition.place) is partition
+            for partition, (lost, end) in known.items()
+            # Another topic may have the place.
+            if self.partitions.get(partition.place) is partition and partition.lost is lost
         }
 
     def is_gone(self, found: FoundTopic) -> bool:
@@ -208,6 +209,10 @@ class Catalog:
     def _refusal(self, found: FoundTopic) -> str | None:
         copied = None if found.name in self._names.plain else copy_refusal(found.name, found.settings)
         return copied if copied is not None or self._weak else refusal(found.name, found.settings)
+
+
+Known: TypeAlias = Mapping[KafkaPartition, tuple[Lost | None, int]]
+"""What partitions had lost, and their ends, at some moment."""
 
 
 def identity(found: FoundTopic) -> tuple[str, int]:

@@ -63,7 +63,7 @@ class Marks:
         return mark.end if first is None and fallen else first
 
     def forget(self, place: Place) -> None:
-        """The topic is gone."""
+        """The topic is gone, or its loss is known: the next look gives another mark."""
         self._marks.pop(place, None)
         self._next.pop(place, None)
         self._fallen.discard(place)

@@ -13,8 +13,7 @@ from typing import Final
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
-from amqp_streams.kafka.catalog import Catalog
-from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.catalog import Catalog, Known
 
 LOOK_S: Final = 1.0
 """The time between two looks at the partitions."""
@@ -36,7 +35,7 @@ class Look:
     extents: Mapping[Place, Extent]
     topics: Mapping[str, FoundTopic] | None = None
     failure: str | None = None
-    known: Mapping[KafkaPartition, int] = field(default_factory=dict)
+    known: Known = field(default_factory=dict)
 
 
 class Looker:

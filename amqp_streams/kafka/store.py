@@ -380,6 +380,8 @@ class KafkaStore:
         if partition is None or lost is None:
             return
         self._figures.lost_events += lost.end - lost.first
+        # The same loss may be found in another way as well: new records must not count as lost.
+        self._losses.forget(place)
         self._fetcher.forget(place)
         self._follower.unfollow(place)
         self.others.on_truncated(partition, lost.first, lost.end)

@@ -158,6 +158,15 @@ def test_a_log_that_this_node_made_may_have_been_found_before(node: Node) -> Non
     assert len(node.lost) == 1
 
 
+def test_an_end_from_before_a_loss_says_nothing() -> None:
+    """A slow look may have asked before the loss was found: it would be found again, with new records."""
+    node = Node()
+    node.catalog.add(FOUND, {Place(TOPIC, 0): Extent(0, 7), Place(TOPIC, 1): Extent(0, 7)})
+    known = node.catalog.ends_now([Place(TOPIC, 0), Place(TOPIC, 1)])
+    node.catalog.partitions[Place(TOPIC, 0)].truncate(3)
+    assert node.catalog.current(known) == {Place(TOPIC, 1): 7}
+
+
 def test_only_partitions_that_are_still_in_a_log_count() -> None:
     node = Node()
     node.catalog.add(FOUND, {Place(TOPIC, 0): Extent(0, 7)})

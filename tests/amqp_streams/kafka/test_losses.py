@@ -55,6 +55,18 @@ def test_each_partition_that_lost_records_is_named_once(leaders: Leaders) -> Non
     assert leaders.asked == [{FIRST: Mark(10, 5), SECOND: Mark(10, 5)}]
 
 
+def test_a_loss_that_is_known_is_not_looked_for_again(leaders: Leaders) -> None:
+    """The end of a partition that is read shows a loss before the look does."""
+    leaders.answers = [{FIRST: 7, SECOND: 7}]
+    leaders.look(5, 10)
+    leaders.look(6, 8)
+    leaders.losses.forget(FIRST)
+    leaders.loop.run_until(lambda: bool(leaders.lost))
+    assert leaders.lost == [(SECOND, 7)]
+    leaders.look(6, 9)
+    assert len(leaders.asked) == 1
+
+
 def test_leaders_that_did_not_answer_are_asked_again_at_the_next_look(leaders: Leaders) -> None:
     leaders.answers = [StorageError("away"), {FIRST: None}, {SECOND: 3}]
     leaders.look(5, 10)
