@@ -80,16 +80,16 @@ class Trial:
 
     async def run(self) -> Row:
         """Make the failure, and judge."""
-        self.load.start()
-        await asyncio.to_thread(self.gateway.start)
-        self.spark.start()
-        await asyncio.to_thread(self.spark.reached, {0: 0}, SETTLED_S_MAX)
-        await asyncio.sleep(BEFORE_S)
-        self.began = time.monotonic()
-        await self.failure.make(self.world, self.failure.name, self.failure.hold_s)
-        await asyncio.sleep(AFTER_S)
-        self.ended = time.monotonic()
         try:
+            self.load.start()
+            await asyncio.to_thread(self.gateway.start)
+            self.spark.start()
+            await asyncio.to_thread(self.spark.reached, {0: 0}, SETTLED_S_MAX)
+            await asyncio.sleep(BEFORE_S)
+            self.began = time.monotonic()
+            await self.failure.make(self.world, self.failure.name, self.failure.hold_s)
+            await asyncio.sleep(AFTER_S)
+            self.ended = time.monotonic()
             return await self._judged()
         finally:
             await asyncio.to_thread(self.spark.stop)
@@ -153,6 +153,9 @@ class Trial:
             yield f"{verdict.doubled} stored twice"
         if verdict.lost:
             yield f"{verdict.lost} accepted events lost"
+        for number, node in enumerate(self.world.nodes, 1):
+            if named := lost_offsets(node.words, self.failure.name):
+                yield f"node {number} names {named} lost offsets"
         yield from _errors(text for each in writers for _, text in each.seen.errors)
 
     def _readers(self) -> Iterable[str]:
@@ -174,6 +177,13 @@ class Trial:
     def _spark(self) -> Iterable[str]:
         yield f"pause {longest(self.spark.times, self.began, self.ended):.0f} s"
         yield from _errors(text for _, text in self.spark.errors)
+
+
+def lost_offsets(words: str, log: str) -> int:
+    """How many offsets of a log the lines `events_lost` of a node name."""
+    lines = [line for line in words.splitlines() if " events_lost " in line and f" log={log} " in line]
+    found = [dict(re.findall(r"(first|last)=(\d+)", line)) for line in lines]
+    return sum(int(each["last"]) - int(each["first"]) + 1 for each in found)
 
 
 def _errors(texts: Iterable[str]) -> Iterable[str]:

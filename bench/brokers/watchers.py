@@ -1,6 +1,7 @@
 """[io] A sender of a gateway with its subscriber, and a Spark job: both note all they see."""
 
 import itertools
+import re
 import threading
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from examples.subscriber import SubscriberServer
 ACCEPTED: Final = 202
 _RATE: Final = 20.0
 _AGAIN_S: Final = 1.0
+_RAISED: Final = re.compile(r"(?:spark_connector|amqp_streams)[\w.]*\.(\w+Error): ([^\n]+)")
 _REASON_MAX: Final = 300
 _BROKER: Final = """
 apiVersion: eventing.knative.dev/v1
@@ -95,6 +97,12 @@ class Gateway:
         sender.close()
 
 
+def cause(text: str) -> str:
+    """The error of the connector in what Spark says, or else what it says."""
+    raised = _RAISED.findall(text)
+    return ": ".join(raised[-1]) if raised else " ".join(text.split())
+
+
 @dataclass(slots=True)
 class Spark:
     """A streaming query that reads a log; it is started again from its checkpoint when it fails."""
@@ -149,8 +157,7 @@ class Spark:
                 while not self._stop.is_set() and not query.awaitTermination(1):
                     pass
             except PySparkException as error:
-                text = " ".join(str(error).split())
-                self.errors.append((time.monotonic(), text[:_REASON_MAX]))
+                self.errors.append((time.monotonic(), cause(str(error))[:_REASON_MAX]))
                 self._stop.wait(_AGAIN_S)
             finally:
                 if query is not None:

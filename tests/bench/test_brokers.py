@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.brokers.failures import lost_offsets
 from bench.brokers.proxy import Proxy
 from bench.brokers.verdict import Place, judge
+from bench.brokers.watchers import cause
 from bench.brokers.world import event, place
 from bench.server import free_port
 
@@ -107,3 +109,23 @@ def test_a_run_without_kafka_says_what_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(places.VARIABLE, str(tmp_path / "peers"))
     with pytest.raises(RuntimeError, match="make kafka"):
         asyncio.run(chaos.run(chaos.Plan(seconds=1.0), tmp_path))
+
+
+def test_the_offsets_that_a_node_names_as_lost_are_counted_by_log() -> None:
+    words = (
+        "2026 [error    ] events_lost                    first=4 last=9 log=a partition=0\n"
+        "2026 [error    ] events_lost                    first=7 last=7 log=a partition=1\n"
+        "2026 [error    ] events_lost                    first=0 last=99 log=ab partition=0\n"
+        "2026 [info     ] ready                          logs=2\n"
+    )
+    assert (lost_offsets(words, "a"), lost_offsets(words, "ab"), lost_offsets(words, "b")) == (7, 100, 0)
+
+
+def test_what_spark_says_is_the_error_of_the_connector() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n'
+        "spark_connector.errors.DataLossError: events were removed\n\n\tat org.apache.spark.X\n"
+    )
+    assert cause(text) == "DataLossError: events were removed"
+    assert cause("[A]  b\nc") == "[A] b c"
