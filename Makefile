@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -38,8 +38,12 @@ scenarios: setup  ## play the transcripts of the specification over the wire, wi
 
 # Half of the time, a test waits for a disk or for another process.
 FORKS ?= $(shell expr 2 \* $$(nproc))
+TESTS := $(BIN)/python -m pytest -p tests.forks --forks $(FORKS)
 test: setup  ## run the unit, property, specification, acceptance and short crash tests
-	$(BIN)/python -m pytest -p tests.forks --forks $(FORKS) -m 'not slow'
+	$(TESTS) --hypothesis-profile=quick -m 'not heavy and not slow'
+
+heavy: setup  ## run the tests that make test leaves out: Spark, Kafka brokers, browser, attacks; each property with all its examples
+	$(TESTS) -m '(heavy or hypothesis) and not slow'
 
 check: setup  ## check format, style, types and layers of the code
 	$(BIN)/ruff format --check .
@@ -128,7 +132,7 @@ kafka: setup  ## install Kafka from Maven Central and start three brokers on loo
 kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/kafka
 	$(BIN)/python -m bench.products.kafka_cluster stop
 
-kafka-spec: setup  ## run the tests and the scenarios of the specification with nodes on Kafka, and the suite of stores on topics that exist; make test has a sample of them
+kafka-spec: setup  ## run the tests and the scenarios of the specification with nodes on Kafka, and the suite of stores on topics that exist; make heavy has a sample of them
 	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
 
 kafka-chaos: SECONDS = 1200

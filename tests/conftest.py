@@ -18,6 +18,8 @@ from tests.preloaded import journals, launching
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test` takes a part of the examples, `make heavy` takes all.
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=25)
 settings.load_profile("untimed")
 
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
@@ -41,6 +43,13 @@ def real_commands() -> Iterator[None]:
     """Start the processes of this test as users do: for tests of the start and the end of programs."""
     with launching.real_commands():
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A JVM takes longer to start than a thousand tests."""
+    for item in items:
+        if {forks.KAFKA, forks.SPARK} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.heavy)
 
 
 @pytest.hookimpl(optionalhook=True)

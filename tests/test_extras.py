@@ -22,6 +22,8 @@ from packaging.utils import canonicalize_name
 from examples.node import NodeProcess
 from service_parts.extras import DISTRIBUTION
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = {path.parent.name for path in ROOT.glob("*/py.typed")}

@@ -168,6 +168,7 @@ class Reader:
                 server.kill()
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_works_and_prints_what_is_shown(tmp_path: Path) -> None:
     reader, ran, statuses = Reader(tmp_path), 0, []

@@ -11,7 +11,7 @@ import pytest
 from attack.report import Place
 from tests.attack.short import broken_rows
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 
 def test_an_attack_on_the_node_costs_the_neighbour_nothing(tmp_path: Path) -> None:

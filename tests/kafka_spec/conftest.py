@@ -1,7 +1,7 @@
 """The tests of the specification (tests/spec), on nodes whose logs are in Kafka.
 
 `EXCEPTIONS` has the tests that do not hold on Kafka, and why. They run as well: one that passes fails.
-`make test` runs the tests in `SAMPLE`, and `make kafka-spec` all.
+`make heavy` runs the tests in `SAMPLE`, and `make kafka-spec` all.
 """
 
 import uuid
@@ -56,7 +56,7 @@ def client(node: StoreNode) -> EnginePair:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that do not hold on Kafka, and those that `make test` leaves out."""
+    """Mark the tests that do not hold on Kafka, and those that `make heavy` leaves out."""
     for item in items:
         if FOLDER not in item.path.parents:
             continue

@@ -60,7 +60,7 @@ SAMPLE: Final[frozenset[str]] = frozenset(
         "test_every_kind_of_filter_is_served",
     }
 )
-"""The tests that `make test` runs on Kafka."""
+"""The tests that `make heavy` runs on Kafka."""
 
 SCENARIO_EXCEPTIONS: Final[dict[str, str]] = dict.fromkeys(
     [
@@ -75,7 +75,7 @@ SCENARIO_EXCEPTIONS: Final[dict[str, str]] = dict.fromkeys(
 """By the name of a scenario (tests/scenarios)."""
 
 SCENARIO_SAMPLE: Final[frozenset[str]] = frozenset({"4.5.2 ¶4", "5.2 ¶2"})
-"""The scenarios that `make test` plays on Kafka."""
+"""The scenarios that `make heavy` plays on Kafka."""
 
 TIMES: Final = "the brokers, or Kafka clients, give the times"
 NUMBERED: Final = "idempotent producers are not available on Kafka"
@@ -114,4 +114,4 @@ PLAIN_SAMPLE: Final[frozenset[str]] = frozenset(
         "test_a_log_is_created_changed_and_deleted_by_questions",
     }
 )
-"""The tests of that suite that `make test` runs on such topics."""
+"""The tests of that suite that `make heavy` runs on such topics."""

@@ -52,6 +52,7 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, words: str) ->
         read(tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_hunt_finds_a_planted_fault_and_nothing_in_sound_code(tmp_path: Path) -> None:
     """Three real runs: without the fault, with it, and with a change that hurts nothing."""
     file = "service_parts/errors.py"

@@ -17,7 +17,10 @@ from tests.knative_gateway.api.client import config_map, definition, trigger
 from tests.knative_gateway.api.served import served
 
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: apt-get install kubernetes-client")
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: apt-get install kubernetes-client"),
+]
 TRIGGER = "triggers.eventing.knative.dev"
 READY = {
     "status": {"conditions": [{"type": "Ready", "status": "True"}], "subscriberUri": "http://127.0.0.1/"}

@@ -37,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.heavy)
 
 
 @pytest.fixture(scope="session")
