@@ -5,6 +5,7 @@ file.
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -88,8 +89,8 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
-@pytest.fixture
-def visitor(context: BrowserContext, console: ConsoleProcess) -> Iterator[Page]:
+@contextmanager
+def anonymous_page(context: BrowserContext, address: str, heading: str) -> Iterator[Page]:
     """A page of a person who has continued without a login. Every script error and refused load fails."""
     page = context.new_page()
     faults: list[str] = []
@@ -98,11 +99,18 @@ def visitor(context: BrowserContext, console: ConsoleProcess) -> Iterator[Page]:
         "console",
         lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None,
     )
-    page.goto(console.address)
+    page.goto(address)
     page.get_by_role("button", name="Continue without a login").click()
-    expect(page.get_by_role("heading", name="Logs")).to_be_visible()
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
     yield page
     assert not faults
+
+
+@pytest.fixture
+def visitor(context: BrowserContext, console: ConsoleProcess) -> Iterator[Page]:
+    """A page of the console of a node."""
+    with anonymous_page(context, console.address, "Logs") as page:
+        yield page
 
 
 def shoot(page: Page, name: str) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
-from tests.web_console.browser.conftest import SECONDS_MAX, shoot
+from tests.web_console.browser.conftest import SECONDS_MAX, anonymous_page, shoot
 from tests.web_console.processes import GatewayConsoleProcess
 
 RESOURCES = """
@@ -95,19 +95,9 @@ def gateway_console(folder: Path, gateway: GatewayProcess) -> Iterator[GatewayCo
 
 @pytest.fixture
 def operator(context: BrowserContext, gateway_console: GatewayConsoleProcess) -> Iterator[Page]:
-    """A page of a person who has continued without a login. Every script error and refused load fails."""
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on(
-        "console",
-        lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None,
-    )
-    page.goto(gateway_console.address)
-    page.get_by_role("button", name="Continue without a login").click()
-    expect(page.get_by_role("heading", name="Brokers and Channels")).to_be_visible()
-    yield page
-    assert not faults
+    """A page of the console of a gateway."""
+    with anonymous_page(context, gateway_console.address, "Brokers and Channels") as page:
+        yield page
 
 
 def test_the_map_shows_where_events_go_and_what_failed(operator: Page, bad: SubscriberServer) -> None:
