@@ -113,6 +113,9 @@ def check_text(value: object) -> None:
             pass
 
 
+_BREAK: Final = re.compile("[\x85\u2028\u2029]")
+
+
 class _Dumper(yaml.SafeDumper):
     """PyYAML's dumper. It also quotes texts that other YAML readers would read as booleans or numbers."""
 
@@ -120,7 +123,11 @@ class _Dumper(yaml.SafeDumper):
 def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
     # For PyYAML, "y", 1e3 and 0o17 are texts; for others they are true and numbers.
     ambiguous = value.lower() in {"y", "n"} or not _reads_as_text(value)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if ambiguous else None)
+    style = "'" if ambiguous else None
+    if _BREAK.search(value):
+        # PyYAML would fold the text there, because YAML 1.1 has these line breaks and YAML 1.2 does not.
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
 def _reads_as_text(value: str) -> bool:

@@ -83,6 +83,14 @@ def test_texts_that_others_read_as_booleans_are_quoted() -> None:
     assert written_yaml({"y": "n", "a": "on", "b": "x"}) == "'y': 'n'\na: 'on'\nb: x\n"
 
 
+@pytest.mark.parametrize("text", ["\x85a", "a\x85 b", "\u2028", "a\u2029", "'\"\x85\\N"])
+def test_line_breaks_of_yaml_1_1_are_escaped(text: str) -> None:
+    """For YAML 1.2, and so for kubectl, they are ordinary characters."""
+    written = written_yaml({"a": text})
+    assert read_yaml(written.encode()) == [{"a": text}]
+    assert not set(written) & set("\x85\u2028\u2029")
+
+
 @pytest.mark.parametrize(
     "text", ["0o17", "0b1", "0x1f", "017", "1e3", ".inf", "~", "", "null", "Yes", "-1_0", "+5", "0.5.0"]
 )
