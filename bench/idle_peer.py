@@ -1,5 +1,5 @@
-"""A client connection with one producer and one consumer link that does nothing until told to: a thousand fit
-in one process.
+"""A client connection with one producer and one consumer link, which does something only when a method is
+called: a thousand fit in one process.
 
 On Proton's engine objects and asyncio, without SASL: the node takes such a connection as anonymous.
 """
@@ -49,7 +49,7 @@ class IdlePeer(asyncio.Protocol):
         }
 
     def send(self, message: bytes) -> None:
-        """Send one encoded message; `accepted` tells the outcome."""
+        """Send one encoded message; `accepted` gets the outcome."""
         self._sender.delivery("1")
         self._sender.stream(message)
         self._sender.advance()
@@ -139,4 +139,4 @@ class IdlePeer(asyncio.Protocol):
         for future in (self.opened, self.accepted, self.received):
             if not future.done():
                 future.set_exception(ConnectionError(reason))
-                future.exception()  # whoever waits gets it; nobody else wants to hear of it
+                future.exception()  # marked as seen: often no caller waits for it

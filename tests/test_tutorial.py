@@ -20,7 +20,7 @@ PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 WAIT_S_MAX: Final = 250.0
 """Shows that a command ends, not how fast: much else may run beside it."""
 DONE_BEFORE: Final = {"make setup", "source .venv/bin/activate"}
-"""What whoever runs the tests has done."""
+"""Commands of the page that have run before the tests."""
 _BLOCK: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )

@@ -56,7 +56,7 @@ def _bad_credentials(room: Room) -> Iterator[str]:
     expect(len(words) == 1, f"refusals differ: {words}")
     known = refused_login(room, Credentials(user=PASSWORD_USER, password="wrong"))
     unknown = refused_login(room, Credentials(user="nobody", password="wrong"))
-    expect(known == unknown, f"a known user is told from an unknown one: {known!r}, {unknown!r}")
+    expect(known == unknown, f"the answers to a known and an unknown user differ: {known!r}, {unknown!r}")
     yield f"{words.pop()}; known and unknown users alike"
 
 

@@ -95,7 +95,7 @@ def _unfinished(room: Room) -> Iterator[str]:
 
 
 def _group_wait(room: Room) -> Iterator[str]:
-    """An attach that waits for a partition which nobody gives up."""
+    """An attach that waits for a partition whose owner does not release it."""
     with room.peer(container="owner") as owner, room.peer(container="waiter") as waiter:
         for partition in range(4):
             expect(
@@ -168,7 +168,7 @@ def _wrong_passwords(room: Room) -> Iterator[str]:
     """Until the node looks at no more passwords; then time passes, and the right one is good again."""
     with ThreadPoolExecutor() as workers:
         told, known = workers.map(partial(_until_limited, room), ("nobody", PASSWORD_USER))
-    expect(told == known, f"a known user is told from an unknown one: {told}, {known}")
+    expect(told == known, f"the answers to a known and an unknown user differ: {told}, {known}")
     with room.peer() as other:
         expect(not other.is_gone, "a token is refused because of the passwords of others")
     yield f"wrong passwords of a user: {' then '.join(told)}"

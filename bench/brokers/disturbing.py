@@ -93,7 +93,7 @@ async def _made_anew(world: World, log: str, hold_s: float) -> None:
 
 
 async def _unclean(world: World, log: str, hold_s: float) -> None:
-    """The leader goes on alone, and is lost; a replica that is behind becomes the leader."""
+    """The leader continues alone and is then lost. A replica that is behind becomes the leader."""
     leader, behind, _ = world.cluster.brokers
     behind.signal(signal.SIGKILL)
     await asyncio.sleep(_SHRINK_S + hold_s)

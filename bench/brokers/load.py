@@ -1,7 +1,7 @@
-"""[io] Producers and readers that use several nodes, and note all they see.
+"""[io] Producers and readers that use several nodes, and record everything that they see.
 
-Each connects to another node first, and to the others when its node is gone. They go on after every error, as
-a program under a service manager does.
+Each connects to a node of its own first, and to the other nodes when it loses this one. They continue after
+every error, as a program under a service manager does.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
-"""The security layer of a connection, with every mechanism, in pieces of any size. Nobody gets in without the
-password, a certificate that a rule fits, or a good token: nobody at all, since nobody here has one.
+"""The security layer of a connection, with every mechanism, in pieces of any size.
+
+A login needs the password, a certificate that a rule maps, or a valid token. The clients here have none of
+them, so no login succeeds.
 """
 
 import base64
@@ -114,7 +116,7 @@ class _Stranger(Speaker):
 
 
 def run(data: bytes) -> str:
-    """One log-in of somebody who has nothing to show."""
+    """One login of a client without valid credentials."""
     draw = Draw(data)
     node = InMemoryNode({"events": 1, "single": 1}, **_settings())
     stranger = _Stranger(node, draw.pick(_CERTIFICATES))
@@ -211,7 +213,7 @@ def login(draw: Draw) -> list[bytes]:
 
 
 def challenged(draw: Draw) -> list[bytes]:
-    """What a node says to somebody who logs in, mostly in order."""
+    """What a node sends to a client that logs in, mostly in order."""
     offered = [Symbol(draw.pick(_MECHANISMS)[:64]) for _ in range(draw.below(4))]
     mechanisms: Value = offered[0] if offered and draw.chance(2) else Array(Symbol, tuple(offered))
     blocks = [_HEADER if not draw.chance(8) else draw.raw(10), _frame(draw, 0x40, [mechanisms])]

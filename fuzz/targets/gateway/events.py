@@ -149,7 +149,7 @@ def _message(draw: Draw) -> tuple[Headers | None, bytes]:
 
 
 def _stored(message: bytes) -> str:
-    """What somebody wrote into a log over AMQP."""
+    """What a client wrote to a log over AMQP."""
     arrival = _arrived(message)
     if arrival.problem.startswith("internal error"):
         raise WrongError(arrival.problem)

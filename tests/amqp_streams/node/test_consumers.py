@@ -58,7 +58,7 @@ def test_an_epoch_without_a_group_is_kept_for_its_partition(bench: Bench) -> Non
     first = bench.consume(member("", partition=0, epoch=3))
     assert answered_properties(first) == {names.PARTITION: "0", names.EPOCH: 3}
     assert bench.refusal(member("", partition=0, epoch=3)).condition == names.RESOURCE_LOCKED
-    assert bench.consume(properties={names.PARTITION: Symbol("0")}), "whoever names neither is nobody's rival"
+    assert bench.consume(properties={names.PARTITION: Symbol("0")}), "without an epoch it competes with none"
     assert bench.refusal(member("", epoch=4)).condition == names.INVALID_FIELD
 
 

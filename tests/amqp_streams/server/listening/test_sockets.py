@@ -62,10 +62,10 @@ async def test_unauthenticated_clients_give_their_slots_up_oldest_of_the_busiest
     assert come("a4", "10.0.0.1"), "an address that has as many as any other makes room by itself"
     assert gone == ["a2", "a3"]
     assert come("d1", "10.0.0.4")
-    assert gone == ["a2", "a3", "b1"], "each has one: the one that came first goes"
+    assert gone == ["a2", "a3", "b1"], "each has one: the oldest one is closed"
     for each in ("c1", "a4", "d1"):
         admission.opened(each)
-    assert not come("e1", "10.0.0.5"), "nobody who has logged in goes for a stranger"
+    assert not come("e1", "10.0.0.5"), "a connection that has logged in does not make room for a new one"
     assert (admission.count, admission.refused) == (4, 4)
     admission.leave("a1")
     assert come("e1", "10.0.0.5")
