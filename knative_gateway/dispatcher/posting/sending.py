@@ -8,6 +8,7 @@ idle connection is sent again, over a new connection, and is counted in `resent`
 never retried.
 """
 
+import os
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -322,7 +323,7 @@ class Sender:
         elif isinstance(error, TimeoutError) and not str(error):
             reason = f"no answer within {limit_ms} ms"
         else:
-            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            reason = _words(error)
         return Answer(
             None,
             self._now_ms(),
@@ -330,6 +331,16 @@ class Sender:
             elapsed_ms=_since(began),
             final=isinstance(error, DeniedError),
         )
+
+
+def _words(error: Exception) -> str:
+    """Return why an attempt failed, for people."""
+    # An error of TLS has its words in the text, and a number that means nothing.
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLError):
+        # asyncio has a text of its own, which names no cause. The numbers of name servers are negative.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        return reason[0].lower() + reason[1:]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def lines(headers: Iterable[tuple[str, str]]) -> bytes:
