@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from attack import disk
-from attack.load import Load
+from attack.load import Load, give_way
 from attack.neighbour import Measured
 from attack.report import Attack, Found, Place, Table, is_quiet, judged, table
 from attack.room import Room, gateway_room, gateway_tls_room, node_room
@@ -104,7 +104,7 @@ def one(attack: Attack, room: Room) -> Found:
     got, complaints, cpu_s = "", [], room.cpu_s()
     attacked = _Window(room)
     try:
-        with _attacking(attack, room) as got:
+        with _attacking(attack, room, gives_way=is_timed) as got:
             time.sleep(DURING_SMALL_S if room.is_small else DURING_S)
             attacked.end()
     except Exception as error:  # noqa: BLE001  an attack that fails is reported, and the next one runs
@@ -198,12 +198,14 @@ def _waited(attack: Attack, room: Room) -> tuple[str, list[str]]:
 
 
 @contextmanager
-def _attacking(attack: Attack, room: Room) -> Iterator[str]:
-    steps = attack.run(room)
-    yield next(steps)
-    for _ in steps:
-        message = f"{attack.name} yields more than once"
-        raise RuntimeError(message)
+def _attacking(attack: Attack, room: Room, *, gives_way: bool = False) -> Iterator[str]:
+    """The attack, in a thread of its own. `gives_way`: with the lowest priority for the CPUs."""
+    with ThreadPoolExecutor(1, initializer=give_way if gives_way else None) as attacker:
+        steps = attack.run(room)
+        yield attacker.submit(next, steps).result()
+        if attacker.submit(next, steps, None).result() is not None:
+            message = f"{attack.name} yields more than once"
+            raise RuntimeError(message)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,12 @@
-"""The CPU time of other programs: beside much of it, the times of the neighbour mean nothing."""
+"""The CPUs that product, neighbour, attacker and other programs share.
 
+Beside much CPU time of other programs, the times of the neighbour mean nothing. The attacker gives way to
+the product and to the neighbour, as if it had a machine of its own: the neighbour waits for the product only.
+"""
+
+import os
 import resource
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -9,6 +15,10 @@ from bench.process import busy_seconds, foreign_share
 
 FOREIGN_MAX: Final = 0.1
 """Share of all CPUs. If other programs use more, no time is judged."""
+
+
+PRIORITY_LOWEST: Final = 19
+"""Of `setpriority(2)`, which Linux applies to one thread."""
 
 
 class Load:
@@ -29,3 +39,8 @@ def attacker_s() -> float:
     """CPU seconds of this process and of its children that have ended."""
     found = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in found)
+
+
+def give_way() -> None:
+    """Give this thread, and what it starts, the lowest priority for the CPUs."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY_LOWEST)

@@ -1,11 +1,12 @@
-"""The CPU time of other programs, with a program that uses some."""
+"""The CPUs beside an attack: the time of a program that uses some, and who gives way."""
 
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from attack.load import Load, attacker_s
+from attack.load import PRIORITY_LOWEST, Load, attacker_s, give_way
 from bench.process import usage
 
 SECONDS = 1.0
@@ -27,3 +28,12 @@ def test_the_time_of_a_program_that_takes_no_part_is_foreign_and_that_of_a_part_
             other.kill()
     assert foreign * elapsed_s >= SECONDS - TICK_S
     assert (foreign - own) * elapsed_s >= SECONDS - TICK_S
+
+
+def test_an_attacker_gives_way_with_what_it_starts_and_the_rest_of_the_process_does_not() -> None:
+    print_own = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with ThreadPoolExecutor(1, initializer=give_way) as attacker:
+        started = attacker.submit(subprocess.check_output, [sys.executable, "-c", print_own]).result()
+    assert int(started) == PRIORITY_LOWEST
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
