@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from amqp_streams.client import GroupConsumer, ReceivedEvent, connect
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.coordinator import FORCED, LOG, Coordinator
+from tests.properties import examples
 
 PARTITIONS = 3
 STEPS = st.tuples(
@@ -126,7 +127,7 @@ async def live(steps: list[tuple[str, int, int]]) -> None:
 
 
 @given(st.lists(STEPS, max_size=30))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_member_has_what_the_node_gave_it_and_hands_out_nothing_else(
     steps: list[tuple[str, int, int]],
 ) -> None:

@@ -16,6 +16,7 @@ from amqp_streams.proton import sessions
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.pairs import Pair, message, receiver
 from tests.amqp_streams.client.pairs import opened as anew
+from tests.properties import examples
 
 
 def opened() -> Pair:
@@ -120,7 +121,7 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
         st.tuples(st.sampled_from(["open", "close", "forced", "end", "run"]), st.integers(0, 3)), max_size=40
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_link_remains_after_any_sequence_of_attaches_and_detaches(steps: list[tuple[str, int]]) -> None:
     pair = opened()
     links: list[Any] = []

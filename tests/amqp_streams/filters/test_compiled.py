@@ -20,6 +20,7 @@ from tests.amqp_streams.filters import naive
 from tests.amqp_streams.filters.messages import LATEST, NOW_MS, Sample, application
 from tests.amqp_streams.filters.printing import printed
 from tests.amqp_streams.filters.trees import telling_predicates, telling_samples
+from tests.properties import examples
 
 
 def described(kind, value):
@@ -293,7 +294,7 @@ def test_a_broken_message_is_not_picked_and_does_not_raise():
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(telling_predicates, min_size=1, max_size=2), st.lists(telling_samples, max_size=6))
 def test_the_selection_is_that_of_a_naive_interpreter_of_all_filters(trees, samples):
     compiled = compile_filters({str(place): sql(printed(tree)) for place, tree in enumerate(trees)})
@@ -309,7 +310,7 @@ def test_the_selection_is_that_of_a_naive_interpreter_of_all_filters(trees, samp
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(telling_predicates, telling_predicates, st.lists(telling_samples, max_size=6))
 def test_a_group_selects_what_its_members_define(one, other, samples):
     """FILTEX 3: any, with the bytes that its members require, and not."""

@@ -8,9 +8,10 @@ from amqp_streams.filters.needles import Required, either, required, text_needle
 from tests.amqp_streams.filters import naive
 from tests.amqp_streams.filters.messages import LIMITS
 from tests.amqp_streams.filters.trees import telling_predicates, telling_samples
+from tests.properties import examples
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(telling_predicates, telling_samples)
 def test_bytes_that_a_filter_requires_are_in_every_message_that_it_lets_through(tree, sample):
     if naive.holds(tree, sample) is True:

@@ -35,6 +35,7 @@ from amqp_streams.streams.management import Request
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, ULong, Value
 from tests.amqp_streams.node.peer_links import Link
+from tests.properties import examples
 
 NOW = 1_700_000_000_000
 PAUSE, WAIT = 3000, 10_000
@@ -436,5 +437,5 @@ def key_of(link: Link) -> CursorKey:
     return group_key("i", str(group)) if group else link_key("i", link.request.container, link.request.link)
 
 
-Crashing.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+Crashing.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)
 TestCrashing = Crashing.TestCase

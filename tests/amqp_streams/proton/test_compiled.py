@@ -22,6 +22,7 @@ from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
 from tests.amqp_streams.loops import KINDS, use_loops
+from tests.properties import examples
 
 EARLIEST: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
 LIMIT = 1024
@@ -53,7 +54,7 @@ deliveries = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(deliveries, max_size=20), st.integers(40, 5_000))
 def test_both_take_the_same_events_and_answer_the_same_bytes(
     script: list[tuple[list[int], bool, bool, bytes]], block_bytes: int
@@ -102,7 +103,7 @@ states = st.sampled_from((0x24, 0x25, 0x26, 0x27))
 dispositions = st.tuples(st.integers(0, 30), st.integers(0, 30), states, st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 30), st.integers(0, 40), st.booleans(), st.lists(dispositions), st.integers(40, 5_000))
 def test_both_send_the_same_bytes_and_settle_the_same_deliveries(
     count: int,

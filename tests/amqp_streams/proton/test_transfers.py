@@ -13,6 +13,7 @@ from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
+from tests.properties import examples
 
 EARLIEST: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
 ACCEPTED = Described(ULong(0x24), [])
@@ -379,7 +380,7 @@ def test_dispositions_of_deliveries_that_are_not_there_do_nothing(first: int) ->
     assert not peer.lost
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8), st.integers(1, 700), st.data())
 def test_however_the_bytes_are_cut_the_events_are_the_same(
     bodies: list[bytes], block: int, data: st.DataObject

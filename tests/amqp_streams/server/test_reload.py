@@ -31,6 +31,7 @@ from amqp_streams.wire.types import Symbol
 from service_parts.settings.choices import AnonymousAccess
 from service_parts.settings.differences import differences
 from tests.amqp_streams.decoded import condition_info, description
+from tests.properties import examples
 
 
 def rule(users: str, logs: str, allow: str, **more: object) -> AccessRule:
@@ -164,7 +165,7 @@ _RULES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(_RULES, min_size=1, max_size=4))
 def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(
     history: list[list[AccessRule]],

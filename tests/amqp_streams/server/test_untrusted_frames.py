@@ -11,6 +11,7 @@ from amqp_streams.wire.codec import encode, encode_list
 from amqp_streams.wire.frames import frame, read_frame, read_performative
 from amqp_streams.wire.security.sasl import AMQP_HEADER, SASL_HEADER
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
+from tests.properties import examples
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
 
@@ -146,7 +147,7 @@ class Neighbours:
         return bytes(peer.got)
 
 
-_SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @_SETTINGS

@@ -16,6 +16,7 @@ from amqp_streams.storage.formats import state_record
 from amqp_streams.storage.states import DAMAGED_FILE, FILE
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, open_real
+from tests.properties import examples
 
 PATH = ROOT / FILE
 Write = dict[str, bytes | None]
@@ -62,7 +63,7 @@ def test_states_are_there_when_the_directory_is_opened_again(tmp_path: Path, syn
         hand.store.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(writes, st.booleans())
 def test_closed_or_killed_what_ended_is_there(writes: list[Write], close: bool) -> None:
     files, expected = FaultyFiles(), dict[str, bytes]()

@@ -30,6 +30,7 @@ from amqp_streams.streams.groups.ownership import (
     Record,
     Refused,
 )
+from tests.properties import examples
 
 Share = tuple[str, int]
 
@@ -229,5 +230,5 @@ class Groups(RuleBasedStateMachine):
             assert not self.ownership._groups[group].idle
 
 
-Groups.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase

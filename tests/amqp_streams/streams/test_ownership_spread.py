@@ -21,6 +21,7 @@ from amqp_streams.streams.groups.ownership import (
     Ownership,
     Refused,
 )
+from tests.properties import examples
 
 PAUSE = 600
 STEP = 200
@@ -115,7 +116,7 @@ changes_of_mind = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 9), changes_of_mind, st.sampled_from([0, 2 * STEP, 60_000]))
 def test_the_spread_becomes_even_and_stays_so_after_any_joins_and_leaves(
     partitions: int, changes: list[tuple[str, int, int]], wait_ms: int

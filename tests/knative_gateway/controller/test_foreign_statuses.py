@@ -21,6 +21,7 @@ from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.controller.rig import Here, here_at
 from tests.knative_gateway.controller.world import NOW_MS, World, broker, channel, subscription, trigger
+from tests.properties import examples
 
 WORDS = st.sampled_from(
     ["", "True", "False", "Unknown", "nonsense", "Ready", "Addressable", "IngressReady", "SubscriptionReady"]
@@ -63,7 +64,7 @@ def with_status(stored: Object, key: Key, status: object) -> Object:
         return stored
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(STATUSES, min_size=4, max_size=4))
 def test_any_status_of_a_client_is_replaced_and_raises_nothing(statuses: list[object]) -> None:
     world = World()
@@ -75,7 +76,7 @@ def test_any_status_of_a_client_is_replaced_and_raises_nothing(statuses: list[ob
     assert [world.ready(key)[0] for key in keys] == ["True"] * 4
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(STATUSES, STATUSES)
 def test_events_are_made_of_any_two_statuses(before: object, after: object) -> None:
     """Also of statuses that an earlier build stored without a check."""

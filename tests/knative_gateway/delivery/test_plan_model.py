@@ -13,6 +13,7 @@ from knative_gateway.delivery.outcome import Answer
 from knative_gateway.delivery.plan import Action, Done, End, Plan, Post, Store, To, Unstored, Wait
 from knative_gateway.ports import BackoffPolicy, Subscriber
 from tests.knative_gateway.delivery.made import AT_MS, LOG, REPLY, SINK, SUBSCRIBER, answer, event, subscriber
+from tests.properties import examples
 
 STATUSES = st.sampled_from((None, 100, 200, 200, 201, 202, 301, 400, 404, 408, 409, 410, 429, 500, 503))
 REPLIES = st.sampled_from((None, event(id="r")))
@@ -45,7 +46,7 @@ class World:
 
 
 @given(SUBSCRIBERS, st.lists(ANSWERS, max_size=20), st.lists(PROBLEMS, max_size=10))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_event_ends_completed_dead_lettered_or_dropped_with_a_record(
     to: Subscriber, answers: list[Answer], problems: list[Unstored | None]
 ) -> None:

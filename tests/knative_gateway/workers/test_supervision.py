@@ -14,6 +14,7 @@ from hypothesis.stateful import (
 )
 
 from knative_gateway.workers.supervision import Effect, GiveUp, Kill, Lead, Start, Supervision, Times
+from tests.properties import examples
 
 TIMES = Times(pause=1.0, pause_max=8.0, stable=10.0, late=5.0, hung=20.0, begin=60.0, silent=75.0, gap=5.0)
 KILLED = -9
@@ -222,7 +223,7 @@ class Workers(RuleBasedStateMachine):
 
 def test_one_worker_leads_at_most_and_it_runs_whatever_ends_when() -> None:
     run_state_machine_as_test(
-        Workers, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
+        Workers, settings=settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
     )
 
 

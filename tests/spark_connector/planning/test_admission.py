@@ -11,6 +11,7 @@ from spark_connector.planning.admission import Lag, Limits, admit, advance, held
 from spark_connector.planning.holdings import Available, Held, LogState
 from spark_connector.planning.offsets import Edge, Offsets, Positions, StreamOffsets
 from spark_connector.planning.ranges import beginning, located, plan
+from tests.properties import examples
 
 counts = st.lists(st.integers(0, 2000), min_size=1, max_size=12)
 
@@ -203,7 +204,7 @@ class Engine:
         self.commits.add(number)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(Edge),
     st.integers(1, 7),

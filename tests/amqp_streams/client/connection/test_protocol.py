@@ -18,6 +18,7 @@ from amqp_streams.wire.codec import Described, Symbol, decode
 from tests.amqp_streams.client.pairs import Pair, entries, message, opened, receiver, sender
 from tests.amqp_streams.client.peer import Node
 from tests.amqp_streams.decoded import described
+from tests.properties import examples
 
 
 def test_an_open_is_answered_and_says_whether_the_peer_is_an_event_stream_engine() -> None:
@@ -178,7 +179,7 @@ def test_an_idle_client_sends_heartbeats() -> None:
 
 
 @given(st.integers(1, 40))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_bytes_in_pieces_give_the_same_result(piece: int) -> None:
     def story(size: int) -> list[object]:
         pair = opened(piece=size)
@@ -193,7 +194,7 @@ def test_bytes_in_pieces_give_the_same_result(piece: int) -> None:
 
 
 @given(st.binary(max_size=300), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_garbage_from_a_peer_is_one_documented_error(garbage: bytes, after_open: bool) -> None:
     pair = opened() if after_open else Pair()
     pair.client.take_output()

@@ -27,6 +27,7 @@ from tests.amqp_streams.filters import naive
 from tests.amqp_streams.filters.messages import LIMITS, NOW_MS, Sample, application, truth
 from tests.amqp_streams.filters.printing import printed
 from tests.amqp_streams.filters.trees import predicates, samples
+from tests.properties import examples
 
 A = application(
     color="blue",
@@ -340,13 +341,13 @@ def test_long_descriptors_and_wide_encodings_are_read_like_the_short_ones():
     assert condition(parse("kind = 'alarm'", Dialect.SQL, LIMITS), FAILED)(record) is True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(predicates, samples)
 def test_a_compiled_filter_equals_a_naive_interpreter(tree, sample):
     assert condition(tree, FAILED)(sample.record()) is naive.holds(tree, sample)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(predicates)
 def test_parsing_what_was_printed_gives_the_tree_again(tree):
     assert parse(printed(tree), Dialect.SQL, LIMITS) == tree

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_streams.server.limits.bucket import ACTIVE_MS, BURST_MS, WINDOW_MS, Bucket, Throttle
+from tests.properties import examples
 
 RATE = 100_000
 CREDIT = 10_000
@@ -154,7 +155,7 @@ def test_another_rate_keeps_the_debt_and_cuts_what_was_saved() -> None:
 # -- links
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=6), st.integers(1, 20))
 def test_consumers_get_the_rate_together_and_no_more(sizes: list[int], seconds: int) -> None:
     clock = Clock()
@@ -181,7 +182,7 @@ def test_each_link_gets_its_share_whatever_the_size_of_its_messages() -> None:
     assert all(0.8 < share < 1.2 for share in shares), shares
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=6), st.integers(1, 20))
 def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[int], seconds: int) -> None:
     """Producers send at once all events that they have credit for."""
@@ -203,7 +204,7 @@ def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[in
     assert largest <= RATE * WINDOW_MS // 1000 + 2 * sum(sizes)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.integers(5000, 10**7),
     st.lists(st.floats(0.001, 2), min_size=1, max_size=4),

@@ -18,6 +18,7 @@ from amqp_streams.storage.ports import Chunk
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, filter_of
 from amqp_streams.wire.batches import Batch, read_batch
 from tests.amqp_streams.decoded import mapping
+from tests.properties import examples
 
 EARLIEST = filter_of("@earliest")
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
@@ -353,7 +354,7 @@ def test_a_quota_counts_bytes() -> None:
 # -- the law
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     bodies=st.lists(st.tuples(st.binary(max_size=200), st.booleans(), st.integers(0, 1)), max_size=60),
     limits=st.tuples(st.integers(1, 30), st.sampled_from([4096, 5000, 1 << 20])),

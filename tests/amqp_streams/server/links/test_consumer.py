@@ -14,6 +14,7 @@ from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, ScriptedPeer, filter_of
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 from tests.amqp_streams.decoded import description
+from tests.properties import examples
 
 EARLIEST = filter_of("@earliest")
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
@@ -135,7 +136,7 @@ def test_no_event_is_lost_when_credit_is_short_and_partitions_fill_unevenly() ->
     assert sorted(numbers(receiver)) == list(range(16))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.tuples(

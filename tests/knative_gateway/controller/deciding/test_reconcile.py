@@ -24,6 +24,7 @@ from tests.knative_gateway.controller.world import (
     subscription,
     trigger,
 )
+from tests.properties import examples
 
 DESTINATIONS = st.sampled_from(
     [
@@ -77,7 +78,7 @@ OBJECTS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(OBJECTS, max_size=9), st.data())
 def test_every_state_settles_and_only_what_is_served_is_ready(
     objects: list[dict[str, object]], data: st.DataObject
@@ -171,7 +172,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(PLACES, key=str)), ODD), min_size=1, max_size=4), st.booleans()
 )

@@ -19,6 +19,7 @@ from knative_gateway.dispatcher.posting.connection import (
 )
 from knative_gateway.dispatcher.posting.replies import Entry, Replies
 from tests.knative_gateway.dispatcher.rig import until
+from tests.properties import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -365,7 +366,7 @@ class Recorder(asyncio.Transport):
         pass
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.one_of(
