@@ -34,7 +34,9 @@ _MODULES: Final = (
     "knative_gateway.cli",
     "knative_gateway.workers.process",
     "attack.",
+    "bench.groups",
     "examples.",
+    "tests.crash.",
 )
 IN_A_FORK: Final = "# may run in a fork\n"
 """What the code of `-c` begins with if a fork may run it."""
