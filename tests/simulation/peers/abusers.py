@@ -1,9 +1,11 @@
 """Clients that misbehave. Nothing is expected of them; their neighbours must not be affected."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from amqp_streams import names
+from amqp_streams.wire.codec import encode
 from amqp_streams.wire.types import ULong, Value
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
@@ -119,21 +121,11 @@ class Asking(Abuser):
             link.send(request(properties, body, self._number))
         self.world.schedule.after(500 * MS, lambda: self._ask(link) if link.alive else None)
 
-    def _question(self) -> tuple[str, str, Value, dict[Any, Any]]:
+    def _question(self) -> tuple[str, str, Value, dict[Any, Any] | bytes]:
         random, log = self.random, self.world.any_log()
         chance = random.random()
         if chance < 0.4:
-            count = random.choice((10, 300))
-            partitions = ["0"] * count
-            return (
-                names.EXTENTS,
-                names.LOG_TYPE,
-                None,
-                {
-                    names.EXTENT_LOGS: [log] * count,
-                    names.INFO_PARTITIONS: partitions,
-                },
-            )
+            return names.EXTENTS, names.LOG_TYPE, None, _extents(log, random.choice((10, 300)))
         if chance < 0.6:
             return "QUERY", random.choice((names.LOG_TYPE, names.CURSOR_TYPE, names.GROUP_TYPE)), None, {}
         if chance < 0.7:
@@ -161,6 +153,12 @@ class Asking(Abuser):
             name: ULong(random.choice((0, 1 << 21, 1 << 40, 1 << 62, 1 << 63, (1 << 64) - 1)))
             for name in chosen
         }
+
+
+@lru_cache(100)
+def _extents(log: str, count: int) -> bytes:
+    """The encoded body of a request for one extent many times. A large run sends thousands."""
+    return encode({names.EXTENT_LOGS: [log] * count, names.INFO_PARTITIONS: ["0"] * count})
 
 
 class Rude(Abuser):

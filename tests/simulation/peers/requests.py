@@ -172,15 +172,15 @@ class Asker(Client):
         self.world.schedule.after(wait_us, lambda: call() if link.alive else None)
 
 
-def request(properties: Mapping[str, Any], body: Mapping[str, Any], number: int) -> bytes:
-    """Return a message to `$management` whose answer goes to `me`."""
+def request(properties: Mapping[str, Any], body: Mapping[str, Any] | bytes, number: int) -> bytes:
+    """Return a message to `$management` whose answer goes to `me`. `body`: bytes are encoded already."""
     return (
         PROPERTIES_HEAD
         + encode([f"r{number}", None, None, None, "me"])
         + APPLICATION_PROPERTIES_HEAD
         + encode(dict(properties))
         + VALUE_HEAD
-        + encode(dict(body))
+        + (body if isinstance(body, bytes) else encode(dict(body)))
     )
 
 
