@@ -19,13 +19,13 @@ from amqp_streams.node.requests import Operations, RequestSteps, durable, listed
 from amqp_streams.node.writes import Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams import management
+from amqp_streams.streams import info, management
 from amqp_streams.streams.consuming.cursors import Cursor, group_key
 from amqp_streams.streams.groups.claims import UNNAMED
 from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.management import Answer, Request, RequestError
 from amqp_streams.streams.resets import requested_lookup, requested_positions
-from amqp_streams.streams.steps import Steps
+from amqp_streams.streams.steps import PARTITIONS_A_STEP, Steps
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, ULong, Value
 
@@ -62,21 +62,21 @@ class CursorRequests:
             describe=lambda item: self._described(*item),
         )
 
-    def read(self, request: Request) -> Answer:
+    def read(self, request: Request) -> Steps[Answer]:
         """One cursor."""
         log = asked_log(self.logs, request)
-        return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
+        return Answer(management.OK, "OK", (yield from self._described(log, self._found(request, log))))
 
     def update(self, request: Request) -> RequestSteps:
         """Move a cursor."""
         found = yield from _sought(self.logs, request, self._changeable)
         return (yield from durable(self.writes, partial(self._update, request, found)))
 
-    def _update(self, request: Request, found: Mapping[int, int]) -> Answer:
+    def _update(self, request: Request, found: Mapping[int, int]) -> Steps[Answer]:
         log = asked_log(self.logs, request)
         cursor = self._changeable(request, log)
         self.cursors.reset(cursor, requested_positions(request, log, found))
-        return Answer(management.OK, "moved", self._described(log, cursor))
+        return Answer(management.OK, "moved", (yield from self._described(log, cursor)))
 
     def delete(self, request: Request) -> RequestSteps:
         """Remove a cursor."""
@@ -102,19 +102,20 @@ class CursorRequests:
             raise RequestError(management.CONFLICT, "a link is using this cursor: close it first")
         return cursor
 
-    def _described(self, log: StoredLog, cursor: Cursor) -> dict[Value, Value]:
+    def _described(self, log: StoredLog, cursor: Cursor) -> Steps[dict[Value, Value]]:
         self.cursors.present(cursor)
         followers = self.cursors.followers(cursor)
         group = cursor.key.group
         members = {
             partition.index: each.request.member for each in followers for partition in each.partitions
         }
+        partitions = yield from _described_positions(
+            log, cursor, sorted(cursor.positions), group, self.groups.of(log), members
+        )
         return {
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(followers),
-            names.INFO_PARTITIONS: _described_positions(
-                log, cursor, sorted(cursor.positions), group, self.groups.of(log), members
-            ),
+            names.INFO_PARTITIONS: partitions,
         }
 
 
@@ -152,17 +153,17 @@ class GroupRequests:
             describe=lambda item: self._described(*item),
         )
 
-    def read(self, request: Request) -> Answer:
+    def read(self, request: Request) -> Steps[Answer]:
         """One group."""
         log = asked_log(self.logs, request)
-        return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
+        return Answer(management.OK, "OK", (yield from self._described(log, self._found(request, log))))
 
     def update(self, request: Request) -> RequestSteps:
         """Move the cursor of a group."""
         found = yield from _sought(self.logs, request, self._changeable)
         return (yield from durable(self.writes, partial(self._update, request, found)))
 
-    def _update(self, request: Request, found: Mapping[int, int]) -> Answer:
+    def _update(self, request: Request, found: Mapping[int, int]) -> Steps[Answer]:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         positions = requested_positions(request, log, found)
@@ -174,7 +175,7 @@ class GroupRequests:
                 f"group {group[:64]!r} has no cursor: its members did not attach a durable source",
             )
         self.cursors.reset(cursor, positions)
-        return Answer(management.OK, "moved", self._described(log, group))
+        return Answer(management.OK, "moved", (yield from self._described(log, group)))
 
     def delete(self, request: Request) -> RequestSteps:
         """Remove a group: its cursor and its epochs."""
@@ -222,21 +223,22 @@ class GroupRequests:
             )
         return group
 
-    def _described(self, log: StoredLog, group: str) -> dict[Value, Value]:
+    def _described(self, log: StoredLog, group: str) -> Steps[dict[Value, Value]]:
         owned = self.groups.of(log)
         links = owned.links(group)
         members = {link.partition: link.member for link in links if link.partition is not None}
         cursor = self._kept(log, group)
         if cursor is not None:
             self.cursors.present(cursor)
+        partitions = yield from _described_positions(
+            log, cursor, range(len(log.partitions)), group, owned, members
+        )
         return {
             names.NAME: group,
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(links),
             names.CURSOR_WAITING: len(links) - len(members),
-            names.INFO_PARTITIONS: _described_positions(
-                log, cursor, range(len(log.partitions)), group, owned, members
-            ),
+            names.INFO_PARTITIONS: partitions,
         }
 
 
@@ -303,21 +305,22 @@ def _described_positions(  # noqa: PLR0917  one parameter for each column of the
     group: str | None,
     owned: Ownership,
     members: Mapping[int, str],
-) -> Value:
+) -> Steps[list[Value]]:
     described: list[Value] = []
     for index in indices:
         partition = log.partitions[index]
         position = None if cursor is None else cursor.positions.get(index)
-        described.append(
-            {
-                names.INFO_PARTITION: Symbol(str(index)),
-                names.CURSOR_OFFSET: Symbol(offset_text(position - 1)) if position else None,
-                names.CURSOR_NEXT: position,
-                names.CURSOR_LAG: None
-                if position is None
-                else max(0, partition.end - max(position, partition.start)),
-                names.CURSOR_EPOCH: None if group is None else ULong(owned.epoch(group, index)),
-                names.CURSOR_MEMBER: members.get(index),
-            }
-        )
+        entry: dict[Value, Value] = {
+            names.INFO_PARTITION: Symbol(str(index)),
+            names.CURSOR_OFFSET: Symbol(offset_text(position - 1)) if position else None,
+            names.CURSOR_NEXT: position,
+            names.CURSOR_LAG: None
+            if position is None
+            else max(0, partition.end - max(position, partition.start)),
+            names.CURSOR_EPOCH: None if group is None else ULong(owned.epoch(group, index)),
+            names.CURSOR_MEMBER: members.get(index),
+        }
+        described.append(info.encoded(entry))
+        if len(described) % PARTITIONS_A_STEP == 0:
+            yield
     return described

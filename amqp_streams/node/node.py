@@ -440,8 +440,8 @@ class Node:
         """How much of each bound is used, by name."""
         return self._logs.uses() | self._consumers.uses()
 
-    def info_message(self, grant: Informing, now_ms: int) -> bytes:
-        """The answer of `<address>/$info`."""
+    def info_message(self, grant: Informing, now_ms: int) -> Steps[bytes]:
+        """The answer of `<address>/$info`. Raises StorageError: the disk failed."""
         # The settings may have changed since the attach.
         log = self._store.logs.get(grant.log.name, grant.log)
         return self._informed.message(log, self._elsewhere(log), now_ms)

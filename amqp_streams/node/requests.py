@@ -22,7 +22,7 @@ from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
 from amqp_streams.streams.redirects import Redirected
-from amqp_streams.streams.steps import Steps
+from amqp_streams.streams.steps import PARTITIONS_A_STEP, Steps
 from amqp_streams.wire.types import Value
 
 RequestSteps: TypeAlias = Generator[Wait | None, None, Answer]
@@ -33,8 +33,6 @@ EXTENTS_MAX: Final = 10_000
 PAGE_PARTITIONS_MAX: Final = 2048
 """The most partitions on one page of a list, unless a single item has more."""
 T = TypeVar("T")
-_STEP: Final = 64
-"""The partitions described in one step."""
 
 
 def carry_out(types: Mapping[str, Operations], request: Request) -> RequestSteps:
@@ -73,10 +71,11 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> RequestSteps
         return Answer(management.SERVER_ERROR, str(error))
 
 
-def durable(writes: Writes, change: Callable[[], Answer]) -> RequestSteps:
+def durable(writes: Writes, change: Callable[[], Answer | Steps[Answer]]) -> RequestSteps:
     """The answer of a change, when the change is on the disk."""
     try:
-        answer = change()
+        outcome = change()
+        answer = outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
         # The object may be missing because of an earlier change that is not on the disk yet.
         if error.answer.status != management.NOT_FOUND:
@@ -97,7 +96,7 @@ def listed(
     request: Request,
     *,
     width: Callable[[T], int],
-    describe: Callable[[T], dict[Value, Value]],
+    describe: Callable[[T], Steps[dict[Value, Value]]],
 ) -> Steps[Answer]:
     """Answer a QUERY with `items` from the request's offset on, within its count and `PAGE_PARTITIONS_MAX`.
 
@@ -113,10 +112,10 @@ def listed(
             request.count is not None and len(described) >= request.count
         ):
             break
-        described.append(describe(item))
+        described.append(info.encoded((yield from describe(item))))
         # One more for each item: a list of empty items must pause as well.
         since += width(item) + 1
-        if since >= _STEP:
+        if since >= PARTITIONS_A_STEP:
             since = 0
             yield
     end = request.offset + len(described)
@@ -164,7 +163,7 @@ class LogRequests:
             log = yield from self.logs.creating(name, settings, request.connection)
         except ValueError:  # another request, or another node, has created it meanwhile
             raise RequestError(management.CONFLICT, f"log {name!r} already exists") from None
-        return Answer(management.CREATED, "created", self._described(log))
+        return Answer(management.CREATED, "created", (yield from self._described(log)))
 
     def read(self, request: Request) -> RequestSteps:
         """The settings and state of a log."""
@@ -172,7 +171,7 @@ class LogRequests:
         if not request.permissions.sees(name):
             raise request.permissions.refusal(Right.INFO, name)
         yield from self._refreshed(name, request.connection)
-        return Answer(management.OK, "OK", self._described(self._found(name)))
+        return Answer(management.OK, "OK", (yield from self._described(self._found(name))))
 
     def query(self, request: Request) -> Steps[Answer]:
         """The logs that the user may see."""
@@ -231,11 +230,11 @@ class LogRequests:
         extents: list[Value] = []
         for log, partitions in found:
             elsewhere, entries = self.elsewhere(log), list[Value]()
-            for first in range(0, len(partitions), _STEP):
-                step = partitions[first : first + _STEP]
+            for first in range(0, len(partitions), PARTITIONS_A_STEP):
+                step = partitions[first : first + PARTITIONS_A_STEP]
                 positions = yield from sought(step, after_ms, connection)
                 entries += [
-                    info.partition_extent(each, after_ms, elsewhere, positions.get(each.index))
+                    info.encoded(info.partition_extent(each, after_ms, elsewhere, positions.get(each.index)))
                     for each in step
                 ]
                 yield None
@@ -256,7 +255,7 @@ class LogRequests:
         except KeyError:
             raise _missing(log.name) from None
         assert updated is not None, "the answer to an update is the log"
-        return Answer(management.OK, "updated", self._described(updated))
+        return Answer(management.OK, "updated", (yield from self._described(updated)))
 
     def delete(self, request: Request) -> RequestSteps:
         """Delete a log, its events and its cursors."""
@@ -294,12 +293,9 @@ class LogRequests:
             raise _missing(name)
         return log
 
-    def _described(self, log: StoredLog) -> dict[Value, Value]:
-        return {
-            "name": log.name,
-            **management.described_settings(log.settings),
-            **info.log_info(log, self.sync, self.elsewhere(log)),
-        }
+    def _described(self, log: StoredLog) -> Steps[dict[Value, Value]]:
+        described = yield from info.log_info(log, self.sync, self.elsewhere(log))
+        return {"name": log.name, **management.described_settings(log.settings), **described}
 
 
 def _missing(name: str) -> RequestError:

@@ -1,4 +1,8 @@
-"""The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6."""
+"""The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6.
+
+Law: what is said about a partition is encoded in the step that looks at it. So no step is long, nor is the
+encoding of the whole answer at the end.
+"""
 
 from typing import Final
 
@@ -6,7 +10,8 @@ from amqp_streams import names
 from amqp_streams.log_settings import LOG_SETTINGS
 from amqp_streams.storage.ports import Partition, PartitionFacts, StoredLog
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
-from amqp_streams.wire.codec import encode
+from amqp_streams.streams.steps import PARTITIONS_A_STEP, Steps
+from amqp_streams.wire.codec import Encoded, encode
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Int, Symbol, Timestamp, ULong, Value
 
@@ -14,16 +19,18 @@ _AMQP_VALUE = ULong(0x77)
 _SHOWN: Final = tuple(setting for setting in LOG_SETTINGS if setting.in_info)
 
 
-def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> dict[Value, Value]:
+def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> Steps[dict[Value, Value]]:
     """The map of the answer.
 
     The specification defines `partitions` and allows our other entries (section 6).
     """
+    partitions: list[Value] = []
+    for partition in log.partitions:
+        partitions.append(encoded(_partition_info(partition) | _owner(elsewhere.get(partition.index))))
+        if len(partitions) % PARTITIONS_A_STEP == 0:
+            yield
     return {
-        names.INFO_PARTITIONS: [
-            _partition_info(partition) | _owner(elsewhere.get(partition.index))
-            for partition in log.partitions
-        ],
+        names.INFO_PARTITIONS: partitions,
         names.INFO_LOG: log.name,
         names.INFO_INCARNATION: log.incarnation,
         **{setting.name: getattr(log.settings, setting.field) for setting in _SHOWN},
@@ -67,6 +74,11 @@ def partition_extent(
         **_gaps(partition),
         **_owner(elsewhere.get(partition.index)),
     }
+
+
+def encoded(value: Value) -> Encoded:
+    """A part of an answer, encoded now."""
+    return Encoded(encode(value))
 
 
 def value_message(value: Value) -> bytes:

@@ -12,6 +12,9 @@ EVENTS_A_STEP: Final = 64
 0.1 ms.
 """
 
+PARTITIONS_A_STEP: Final = 64
+"""How many partitions a step describes, in about a millisecond."""
+
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 

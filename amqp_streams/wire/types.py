@@ -207,6 +207,12 @@ class Char(str):
         return f"Char({str(self)!r})"
 
 
+class Encoded(bytes):
+    """A value that is encoded already: the encoder copies it. So a large value can be encoded in steps."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """An array, whose items have one type: `Array(Symbol, ("0", "1"))`.

@@ -1,15 +1,18 @@
 """A short-lived cache of `<address>/$info` answers: links that ask at the same time share one.
 
+Laws: an answer is at least as new as the question. Answers are computed in steps, and one after the other for
+links that ask about the same log, so their number does not matter.
+
 Spec: Event Streams 6.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import info
 from amqp_streams.streams.redirects import Redirected
+from amqp_streams.streams.steps import Steps
 
 KEPT_MS: Final = 200
 """An answer is not reused after this time, even if nothing changed."""
@@ -17,43 +20,90 @@ ANSWERS_MAX: Final = 16
 """The most cached answers; one takes up to some 200 KB."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    log: StoredLog
-    elsewhere: Redirected
-    mark: int
-    until_ms: int
-    message: bytes
+class _Computed:
+    """An answer, or what is left to do for it. `sync`: the promise of the node.
+
+    `before`: an older answer about the same log, which is completed first.
+    """
+
+    __slots__ = ("_before", "_elsewhere", "_log", "_mark", "_steps", "_sync", "_until_ms", "message")
+
+    def __init__(
+        self, log: StoredLog, elsewhere: Redirected, sync: str, before: "_Computed | None" = None
+    ) -> None:
+        self._log: Final = log
+        self._elsewhere: Final = elsewhere
+        self._sync: Final = sync
+        self._before = before
+        self._steps: Steps[bytes] | None = None
+        self._mark = self._until_ms = 0
+        self.message: bytes | None = None
+
+    def is_about(self, log: StoredLog, elsewhere: Redirected) -> bool:
+        """Whether it is about this log with these settings, and these owners of its partitions."""
+        return self._log is log and self._elsewhere == elsewhere
+
+    def is_new(self, now_ms: int) -> bool:
+        """Whether it has what was accepted until now."""
+        if self.message is None and self._steps is None:  # it begins later
+            return True
+        return self._mark == _mark(self._log) and (self.message is None or now_ms < self._until_ms)
+
+    def step(self, now_ms: int) -> None:
+        """Do one step. `message` is set after the last one. Raises StorageError: begin again."""
+        if self._before is not None:
+            if self._before.message is None:
+                self._before.step(now_ms)
+                return
+            self._before = None
+        if self._steps is None:
+            self._mark, self._until_ms = _mark(self._log), now_ms + KEPT_MS
+            self._steps = _message(self._log, self._sync, self._elsewhere)
+        try:
+            next(self._steps)
+        except StopIteration as ended:
+            self.message = ended.value
+        except Exception:
+            self._steps = None
+            raise
 
 
 class Informed:
-    """The cached answers of logs."""
+    """The answers about logs that were computed last, or are being computed."""
 
     def __init__(self, sync: str) -> None:
         self._sync: Final = sync
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._last: Final[OrderedDict[str, _Computed]] = OrderedDict()
 
-    def message(self, log: StoredLog, elsewhere: Redirected, now_ms: int) -> bytes:
-        """The answer about a log, with all accepted events. `now_ms`: a monotonic clock."""
-        # Starts and ends never decrease, so the sum differs after each change of the log.
-        mark = sum([partition.start + partition.end for partition in log.partitions])
-        kept = self._kept.get(log.name)
-        if (
-            kept
-            and kept.log is log
-            and kept.mark == mark
-            and kept.elsewhere == elsewhere
-            and now_ms < kept.until_ms
-        ):
-            return kept.message
-        message = info.value_message(info.log_info(log, self._sync, elsewhere))
-        self._kept[log.name] = _Kept(log, elsewhere, mark, now_ms + KEPT_MS, message)
-        # The least recently computed answer is the first to go.
-        self._kept.move_to_end(log.name)
-        if len(self._kept) > ANSWERS_MAX:
-            self._kept.popitem(last=False)
-        return message
+    def message(self, log: StoredLog, elsewhere: Redirected, now_ms: int) -> Steps[bytes]:
+        """The answer about a log, with all events accepted before the first step.
+
+        `now_ms`: a monotonic clock. Raises StorageError: the disk failed.
+        """
+        last = self._last.get(log.name)
+        computed = last if last is not None and last.is_about(log, elsewhere) else None
+        if computed is None or not computed.is_new(now_ms):
+            computed = _Computed(log, elsewhere, self._sync, computed)
+            self._last[log.name] = computed
+            # The answer to the oldest question is the first to go.
+            self._last.move_to_end(log.name)
+            if len(self._last) > ANSWERS_MAX:
+                self._last.popitem(last=False)
+        while computed.message is None:
+            computed.step(now_ms)
+            if computed.message is None:
+                yield
+        return computed.message
 
     def forget(self) -> None:
         """A partition failed: compute the next answers again."""
-        self._kept.clear()
+        self._last.clear()
+
+
+def _mark(log: StoredLog) -> int:
+    # Starts and ends never decrease, so the sum differs after each change of the log.
+    return sum([partition.start + partition.end for partition in log.partitions])
+
+
+def _message(log: StoredLog, sync: str, elsewhere: Redirected) -> Steps[bytes]:
+    return info.value_message((yield from info.log_info(log, sync, elsewhere)))

@@ -26,6 +26,7 @@ from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Re
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
+from amqp_streams.streams.steps import Steps
 
 INFO_INTERVAL_MS: Final = 20
 """The pause between two messages on one `$info` link: a client gets at most 50 a second (section 6 allows a
@@ -46,7 +47,7 @@ class InfoLink(OutgoingLink[Informing]):
     Spec: Event Streams 6.
     """
 
-    __slots__ = ("_refresh", "_wait", "scheduled", "sent", "waiting")
+    __slots__ = ("_refresh", "_steps", "_wait", "scheduled", "sent", "waiting")
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Informing) -> None:
         super().__init__(service, owner, pointer, name, grant)
@@ -56,6 +57,8 @@ class InfoLink(OutgoingLink[Informing]):
         self._refresh: Answering[None] | None = None
         """What the store is asked before the next message, and what it waits for."""
         self._wait: Wait | None = None
+        self._steps: Steps[bytes] | None = None
+        """What is left to do for the next message."""
 
     def pump(self) -> None:
         """Send a message soon if there is credit; the next one follows after `INFO_INTERVAL_MS`."""
@@ -66,16 +69,20 @@ class InfoLink(OutgoingLink[Informing]):
             self.service.turns.add(self)
 
     def work(self) -> bool:
-        """Send one message. See `turns.Worker`."""
+        """Do one step of the next message, and send it after the last one. See `turns.Worker`."""
         if not self.alive or self.closing or self.waiting or links.credit(self.pointer) <= 0:
             return False
         if self.clogged():
             self.owner.await_room(self)
             return False
         try:
-            if not self._is_refreshed():
-                return False
-            message = self.service.node.info_message(self.grant, self.service.monotonic_ms())
+            if self._steps is None:
+                if not self._is_refreshed():
+                    return False
+                self._steps = self.service.node.info_message(self.grant, self.service.monotonic_ms())
+            message = self._computed(self._steps)
+            if message is None:
+                return True
         except StorageError as error:
             self.close(storage_refusal(error))
         except WireError as error:
@@ -105,6 +112,16 @@ class InfoLink(OutgoingLink[Informing]):
             return self.alive and not self.closing
         self._wait.then(partial(self.service.turns.add, self))
         return False
+
+    def _computed(self, steps: Steps[bytes]) -> bytes | None:
+        """The message, or None: more steps follow. Raises like `Node.info_message`."""
+        try:
+            next(steps)
+        except StopIteration as ended:
+            message: bytes = ended.value
+            self._steps = None
+            return message
+        return None
 
     def _again(self) -> None:
         self.waiting = False

@@ -14,6 +14,7 @@ from amqp_streams.streams.consuming.reader import Passed, Run
 from amqp_streams.streams.management import Request
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Symbol, Value
 
 NOW = 1_700_000_000_000
@@ -158,7 +159,7 @@ class Bench:
     def manage(
         self, operation: str, name: str = "", type_: str = names.LOG_TYPE, *, log: str = "", **body: Value
     ) -> tuple[int, str, Any]:
-        """A request; underscores in the names of its entries are hyphens."""
+        """A request; underscores in the names of its entries are hyphens. The body is what a client reads."""
         settings: dict[Value, Value] = {key.replace("_", "-"): value for key, value in body.items()}
         answer = self.node.manage(Request(operation, type_, name, settings, "me", 1, log=log))
-        return answer.status, answer.description, answer.body
+        return answer.status, answer.description, decode(encode(answer.body))[0]

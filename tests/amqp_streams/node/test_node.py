@@ -25,6 +25,7 @@ from amqp_streams.streams.attach import (
 )
 from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request, answer_message, parse_request
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Described, Symbol, ULong, Value
@@ -280,16 +281,16 @@ def test_skipped_events_are_reported_in_words(bench: Bench) -> None:
 def test_information_is_of_this_moment(bench: Bench) -> None:
     grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
-    before = bench.node.info_message(grant, 0)
+    before = finish(bench.node.info_message(grant, 0))
     bench.append(0)
-    assert bench.node.info_message(grant, 0) != before
+    assert finish(bench.node.info_message(grant, 0)) != before
 
 
 def test_information_on_a_link_that_is_attached_follows_changed_settings(bench: Bench) -> None:
     grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
     bench.manage("UPDATE", "temps", retention_ms=5000)
-    answer, _ = decode(bench.node.info_message(grant, 0))
+    answer, _ = decode(finish(bench.node.info_message(grant, 0)))
     assert isinstance(answer, Described)
     assert isinstance(answer.value, dict)
     assert answer.value["retention-ms"] == 5000

@@ -1,19 +1,22 @@
 """Runtime information: the entries of the specification, and those of this node."""
 
+from typing import cast
+
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.info import log_extent, log_info, partition_extent, value_message
-from amqp_streams.streams.redirects import Elsewhere
+from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
+from amqp_streams.streams.steps import PARTITIONS_A_STEP, finish
 from amqp_streams.testing import MemoryStore, Uneven
-from amqp_streams.wire.codec import decode
+from amqp_streams.wire.codec import Encoded, decode, encode
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
 from tests.amqp_streams.streams.conftest import NOW, Append
 
 
-def partitions(log: StoredLog) -> list[dict[Value, Value]]:
-    entries = log_info(log, "always")[names.INFO_PARTITIONS]
+def partitions(log: StoredLog, elsewhere: Redirected = NOWHERE) -> list[dict[Value, Value]]:
+    entries, _ = decode(encode(finish(log_info(log, "always", elsewhere))[names.INFO_PARTITIONS]))
     assert isinstance(entries, list)
     return [entry for entry in entries if isinstance(entry, dict)]
 
@@ -64,9 +67,7 @@ def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, st
 
 def test_a_partition_on_another_container_is_refused_with_that_container(log: StoredLog) -> None:
     elsewhere = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5671, "node-c")}
-    entries = log_info(log, "always", elsewhere)[names.INFO_PARTITIONS]
-    assert isinstance(entries, list)
-    assert [entry.get("owner") for entry in entries if isinstance(entry, dict)] == [
+    assert [entry.get("owner") for entry in partitions(log, elsewhere)] == [
         None,
         {"network-host": "b.example", "port": 5672},
         None,
@@ -81,7 +82,7 @@ def test_a_stopped_partition_says_why(log: StoredLog, store: MemoryStore) -> Non
 
 def test_the_log_reports_its_own_settings_in_addition_to_its_partitions(store: MemoryStore) -> None:
     log = store.create("kept", LogSettings(retention_ms=5000, retention_bytes=1 << 20), incarnation="abc")
-    top = log_info(log, "interval:5")
+    top = finish(log_info(log, "interval:5"))
     del top[names.INFO_PARTITIONS]
     assert top == {
         "log": "kept",
@@ -93,8 +94,18 @@ def test_the_log_reports_its_own_settings_in_addition_to_its_partitions(store: M
 
 
 def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:
-    message = value_message(log_info(log, "always"))
-    assert decode(message) == (Described(ULong(0x77), log_info(log, "always")), len(message))
+    message = value_message(finish(log_info(log, "always")))
+    whole = finish(log_info(log, "always")) | {names.INFO_PARTITIONS: list[Value](partitions(log))}
+    assert decode(message) == (Described(ULong(0x77), whole), len(message))
+
+
+def test_a_wide_log_is_described_and_encoded_in_steps(store: MemoryStore) -> None:
+    log = store.create("wide", LogSettings(partitions=10 * PARTITIONS_A_STEP), incarnation="i")
+    steps = log_info(log, "always")
+    assert sum(1 for _ in steps) == 10
+    assert all(
+        isinstance(each, Encoded) for each in cast(list[Value], finish(log_info(log, "always"))["partitions"])
+    )
 
 
 def test_an_extent_reports_bounds_as_numbers_also_of_an_empty_partition(

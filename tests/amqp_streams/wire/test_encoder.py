@@ -14,6 +14,7 @@ from amqp_streams.wire.codec import (
     Byte,
     Char,
     Described,
+    Encoded,
     Float,
     Int,
     Short,
@@ -159,3 +160,10 @@ def test_proton_understands_every_written_value(value: object) -> None:
 def test_items_of_an_array_share_one_width_whatever_their_sizes(array: Array) -> None:
     assert strategies.same(decode(encode(array))[0], array)
     assert Data().decode(encode(array)) == len(encode(array))
+
+
+@given(strategies.values)
+def test_a_part_that_is_encoded_already_is_the_same_on_the_wire(value: object) -> None:
+    assert encode([1, Encoded(encode(value)), {"key": Encoded(encode(value))}]) == encode(
+        [1, value, {"key": value}]
+    )
