@@ -1,10 +1,11 @@
-"""Collects the figures of one moment from the store, the node, its links and the regular work.
+"""Collects the figures of the store, the node, its links and the regular work, in steps.
 
-It visits only what is shown, because there may be many consumers and groups.
+It visits only what is shown, because there may be many consumers and groups. Figures of different steps are
+of different moments.
 """
 
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
 
 from amqp_streams.config import Limits
 from amqp_streams.node import Node
@@ -26,6 +27,9 @@ from amqp_streams.server.observing.status import (
 )
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import Store, Use
+from amqp_streams.streams.steps import Steps
+
+_LINKS_A_STEP: Final = 1000
 
 
 class Connection(Protocol):
@@ -54,23 +58,26 @@ class Service(Protocol):
         """The open connections."""
 
 
-def picture(service: Service) -> NodeStatus:
+def picture(service: Service) -> Steps[NodeStatus]:
     """Return the current figures of the whole server."""
     node = service.node
     consumers = consumer_statuses(node, CONSUMERS_MAX)
+    yield
     groups = node.group_figures(groups_max=GROUPS_MAX, lags_max=GROUP_LAGS_MAX)
-    links = [link for connection in service.connections for link in connection.find_links(lambda _link: True)]
+    yield
+    producer_links, consumer_links = yield from _links(tuple(service.connections))
+    logs = yield from log_statuses(tuple(service.store.logs.values()), node)
     return NodeStatus(
         ready=service.ready,
         connections=len(service.connections),
-        producer_links=sum(isinstance(link, ProducerLink) for link in links),
-        consumer_links=sum(isinstance(link, ConsumerLink) for link in links),
+        producer_links=producer_links,
+        consumer_links=consumer_links,
         pending_bytes=service.store.pending_bytes,
         uses=_uses(service),
         request_seconds=service.turns.seconds,
         faults=dict(service.regular.faults),
         hindered=service.regular.hindrance(),
-        logs=log_statuses(service.store.logs, node),
+        logs=logs,
         consumers=consumers,
         consumers_more=node.consumer_partitions() - len(consumers),
         groups=group_statuses(groups.shown, service.effects.moves),
@@ -79,6 +86,20 @@ def picture(service: Service) -> NodeStatus:
         access_refused=service.audit.refused_count,
         figures=service.store.facts().figures,
     )
+
+
+def _links(connections: Sequence[Connection]) -> Steps[tuple[int, int]]:
+    """How many links of producers and of consumers there are."""
+    producers = consumers = since = 0
+    for connection in connections:
+        links = connection.find_links(lambda _link: True)
+        producers += sum(isinstance(link, ProducerLink) for link in links)
+        consumers += sum(isinstance(link, ConsumerLink) for link in links)
+        since += len(links) + 1
+        if since >= _LINKS_A_STEP:
+            since = 0
+            yield
+    return producers, consumers
 
 
 def _uses(service: Service) -> dict[str, Use]:

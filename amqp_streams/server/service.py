@@ -41,6 +41,7 @@ from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.receipts import Part, Wait
 from amqp_streams.streams.redirects import Redirects
+from amqp_streams.streams.steps import Steps
 
 PUMPS_A_TURN: Final = 64
 """How many consumer links are pumped before the loop serves its sockets again."""
@@ -452,6 +453,6 @@ class EventService:
         """Why the node does not serve normally; None if it does. Cheap enough for a frequent health probe."""
         return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
-    def status(self) -> NodeStatus:
+    def status(self) -> Steps[NodeStatus]:
         """Return the current figures."""
         return picture(self)

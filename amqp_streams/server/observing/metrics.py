@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,6 +28,7 @@ from prometheus_client.registry import Collector
 
 from amqp_streams import __version__
 from amqp_streams.errors import LogDeletedError
+from amqp_streams.server.observing.partition_metrics import PREFIX, SAMPLES_A_PART, partition_metrics
 from amqp_streams.server.observing.status import (
     ConsumerStatus,
     GroupStatus,
@@ -50,7 +52,6 @@ _SECONDS: Final = (
 _EVENTS: Final = (1, 10, 100, 1000, 10_000, 100_000)
 _BYTES: Final = tuple(1 << power for power in range(10, 27, 2))
 
-_PREFIX: Final = "amqp_streams_"
 # Names that clients choose are cut at this many characters.
 _LABEL_MAX: Final = 128
 
@@ -62,16 +63,16 @@ class CommitMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds: Final = Histogram(
-            f"{_PREFIX}commit_seconds",
+            f"{PREFIX}commit_seconds",
             "Time to write and sync one commit.",
             buckets=_SECONDS,
             registry=registry,
         )
         self._events: Final = Histogram(
-            f"{_PREFIX}commit_events", "Events in one commit.", buckets=_EVENTS, registry=registry
+            f"{PREFIX}commit_events", "Events in one commit.", buckets=_EVENTS, registry=registry
         )
         self._bytes: Final = Histogram(
-            f"{_PREFIX}commit_bytes", "Bytes in one commit.", buckets=_BYTES, registry=registry
+            f"{PREFIX}commit_bytes", "Bytes in one commit.", buckets=_BYTES, registry=registry
         )
         self._failures = 0
         registry.register(_Made(self._failed))
@@ -85,7 +86,7 @@ class CommitMetrics:
 
     def _failed(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
-            f"{_PREFIX}commit_failures",
+            f"{PREFIX}commit_failures",
             "Partitions whose part of a commit could not be made durable.",
             value=self._failures,
         )
@@ -128,21 +129,35 @@ class Metrics:
     async def text(self) -> bytes:
         """Build the exposition in Prometheus's text format 0.0.4.
 
-        The event loop runs between metric families: with a thousand partitions and links, building all of it
+        The event loop runs between parts of it: with a thousand partitions and links, building all of it
         takes about 90 ms.
         """
-        parts: list[bytes] = []
-        for family in self.registry.collect():
-            parts.append(generate_latest(_Made(partial(iter, (family,)))))
+        texts: list[bytes] = []
+        name = ""
+        for part in chain.from_iterable(map(_parts, await self._families())):
+            text = generate_latest(_Made(partial(iter, (part,))))
+            # The lines HELP and TYPE stand before the first part of a family only.
+            texts.append(text.split(b"\n", 2)[2] if part.name == name else text)
+            name = part.name
             await asyncio.sleep(0)
-        return b"".join(parts)
+        return b"".join(texts)
+
+    async def _families(self) -> Iterator[Metric]:
+        """All families, the large ones in several parts that follow each other."""
+        if self.source is None:
+            return iter(self.registry.collect())
+        steps = self.source.status()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                return chain(self.registry.collect(), node_metrics(ended.value))
+            await asyncio.sleep(0)
 
     def _collect(self) -> Iterator[Metric]:
-        if self.source is not None:
-            yield from node_metrics(self.source.status())
         if self._refused is not None:
             yield CounterMetricFamily(
-                f"{_PREFIX}connections_refused",
+                f"{PREFIX}connections_refused",
                 "Connections closed before login because of limits.connections.",
                 value=self._refused(),
             )
@@ -173,11 +188,11 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     yield links
     yield _gauge("pending_bytes", "Received bytes that are not yet durable.", status.pending_bytes)
     yield from _log_metrics(status.logs)
-    yield from _partition_metrics(status.logs)
+    yield from partition_metrics(status.logs)
     yield from _consumer_metrics(status.consumers, status.consumers_more)
     yield from _quota_metrics(status.quotas)
     yield CounterMetricFamily(
-        f"{_PREFIX}access_refused",
+        f"{PREFIX}access_refused",
         "Attaches, messages and requests refused because a right is missing.",
         value=status.access_refused,
     )
@@ -239,65 +254,6 @@ def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     yield repeated
 
 
-def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
-    columns = (
-        _family(GaugeMetricFamily, "partition_events", "Retained events.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_bytes", "Bytes of the retained events.", "log", "partition"),
-        _family(
-            GaugeMetricFamily,
-            "partition_start_offset",
-            "Offset of the earliest retained event.",
-            "log",
-            "partition",
-        ),
-        _family(
-            GaugeMetricFamily,
-            "partition_end_offset",
-            "Offset after the latest durable event.",
-            "log",
-            "partition",
-        ),
-        _family(
-            GaugeMetricFamily,
-            "partition_failed",
-            "1 when the partition is stopped after a failed write.",
-            "log",
-            "partition",
-        ),
-    )
-    first = _family(
-        GaugeMetricFamily,
-        "partition_first_timestamp_seconds",
-        "Time of the earliest retained event.",
-        "log",
-        "partition",
-    )
-    last = _family(
-        GaugeMetricFamily,
-        "partition_last_timestamp_seconds",
-        "Time of the latest durable event.",
-        "log",
-        "partition",
-    )
-    for log in logs:
-        for index, facts in enumerate(log.partitions):
-            labels = [log.name, str(index)]
-            figures = (
-                facts.end - facts.start,
-                facts.bytes,
-                facts.start,
-                facts.end,
-                float(facts.failure is not None),
-            )
-            for column, figure in zip(columns, figures, strict=True):
-                column.add_metric(labels, figure)
-            if facts.first_timestamp_ms is not None:
-                first.add_metric(labels, facts.first_timestamp_ms / 1000)
-            if facts.last_timestamp_ms is not None:
-                last.add_metric(labels, facts.last_timestamp_ms / 1000)
-    yield from (*columns, first, last)
-
-
 def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
     hindered = float(status.hindered is not None)
     yield _gauge(
@@ -309,7 +265,7 @@ def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
         used.add_metric([name], use.used)
         limit.add_metric([name], use.limit)
     yield CounterMetricFamily(
-        f"{_PREFIX}request_seconds",
+        f"{PREFIX}request_seconds",
         "Time of the event loop for answers to $info and $management.",
         value=status.request_seconds,
     )
@@ -417,6 +373,17 @@ def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
     yield from (waits, seconds, refused)
 
 
+def _parts(family: Metric) -> Iterator[Metric]:
+    """A family in parts of at most `SAMPLES_A_PART` samples."""
+    if len(family.samples) <= SAMPLES_A_PART:
+        yield family
+        return
+    for first in range(0, len(family.samples), SAMPLES_A_PART):
+        part = Metric(family.name, family.documentation, family.type)
+        part.samples = family.samples[first : first + SAMPLES_A_PART]
+        yield part
+
+
 class _Made(Collector):
     """A collector that calls a function."""
 
@@ -433,11 +400,11 @@ class _Made(Collector):
 
 
 def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(_PREFIX + name, documentation, value=value)
+    return GaugeMetricFamily(PREFIX + name, documentation, value=value)
 
 
 def _family(kind: type[_Family], name: str, documentation: str, *labels: str) -> _Family:
-    return kind(_PREFIX + name, documentation, labels=labels)
+    return kind(PREFIX + name, documentation, labels=labels)
 
 
 def _label(name: str) -> str:

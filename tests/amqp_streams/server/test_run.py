@@ -13,6 +13,7 @@ from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.run import Server, serve
 from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.server.peers import closed_without_a_word
 
@@ -172,7 +173,7 @@ async def test_few_descriptors_bound_the_connections_and_the_log_says_so(
         with capture_logs() as lines:
             await server.start(MemoryStore())
         assert server.service is not None
-        use = server.service.status().uses["connections"]
+        use = finish(server.service.status()).uses["connections"]
         assert (server._admission.limit, use.limit) == (512, 512)
         (line,) = [line for line in lines if line["event"] == "connections_bounded"]
         assert (line["connections"], line["limit"], line["descriptors"], line["partitions"]) == (

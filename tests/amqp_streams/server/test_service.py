@@ -21,6 +21,7 @@ from amqp_streams.server.picture import picture
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.consuming.reader import Reader
+from amqp_streams.streams.steps import Steps, finish
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
 
@@ -41,7 +42,7 @@ def test_the_status_counts_what_is_there() -> None:
     receiver = pair.receiver("temps", credit=2, filters=filter_of("@earliest"), name="reader")
     pair.receiver("idle/$info")
     ScriptedPeer(node)
-    status = node.service.status()
+    status = finish(node.service.status())
     assert (
         status.ready,
         status.connections,
@@ -64,10 +65,10 @@ def test_events_that_retention_removed_do_not_count_as_waiting_for_a_link() -> N
     pair = EnginePair(node)
     pair.send(pair.sender("short"), EVENT, EVENT, EVENT)
     pair.receiver("short", credit=1, filters=filter_of("@earliest"))
-    (before,) = node.service.status().consumers
+    (before,) = finish(node.service.status()).consumers
     assert (before.position, before.lag) == (1, 2)
     node.store.apply_retention(node.clock() + 5000)
-    (after,) = node.service.status().consumers
+    (after,) = finish(node.service.status()).consumers
     assert (after.position, after.lag) == (3, 0)
 
 
@@ -85,7 +86,7 @@ def test_figures_of_links_are_made_up_to_their_limit(monkeypatch: pytest.MonkeyP
     pair = EnginePair(node, container="app")
     for name in ("first", "second"):
         pair.receiver("temps", credit=1, filters=filter_of("@earliest"), name=name)
-    assert list(node.service.status().consumers) == made
+    assert list(finish(node.service.status()).consumers) == made
     assert len(made) == 3
 
 
@@ -93,8 +94,8 @@ def test_readiness_is_known_without_the_figures(monkeypatch: pytest.MonkeyPatch)
     """Probes ask often, and the figures of many links and partitions take seconds."""
     made = list[NodeStatus]()
 
-    def counted(of: EventService) -> NodeStatus:
-        made.append(picture(of))
+    def counted(of: EventService) -> Steps[NodeStatus]:
+        made.append((yield from picture(of)))
         return made[-1]
 
     monkeypatch.setattr(service, "picture", counted)
@@ -103,7 +104,7 @@ def test_readiness_is_known_without_the_figures(monkeypatch: pytest.MonkeyPatch)
     node.service.ready = True
     assert node.service.not_ready() is None
     assert not made
-    node.service.status()
+    finish(node.service.status())
     assert made
 
 
@@ -115,7 +116,7 @@ def test_the_events_of_a_failed_commit_are_not_counted() -> None:
     store.fail(store.logs["temps"].partitions[0], StorageError("broken"), stop=False)
     store.complete()
     node.run()
-    assert node.service.status().logs[0].events_in == 0
+    assert finish(node.service.status()).logs[0].events_in == 0
 
 
 def test_events_for_a_log_that_is_deleted_meanwhile_are_not_counted() -> None:
@@ -127,7 +128,7 @@ def test_events_for_a_log_that_is_deleted_meanwhile_are_not_counted() -> None:
     store.complete()
     node.run()
     store.delete("temps")
-    assert node.service.status().logs == ()
+    assert finish(node.service.status()).logs == ()
 
 
 def test_each_commit_is_reported_to_its_callers() -> None:
@@ -335,12 +336,12 @@ def test_the_status_counts_what_groups_are_doing() -> None:
     poor.receiver("temps", group="g", durable=True, filters=earliest)
     rich.settle(held[0].arrived[0])
     node.run()
-    (group,) = node.service.status().groups
+    (group,) = finish(node.service.status()).groups
     assert (group.log, group.group, group.members, group.waiting, group.moves) == ("temps", "g", 2, 1, 0)
     assert group.lags == {0: 1, 1: 0}
-    assert {(each.group, each.epoch) for each in node.service.status().consumers} == {("g", 0)}
+    assert {(each.group, each.epoch) for each in finish(node.service.status()).consumers} == {("g", 0)}
     node.advance(2000)
-    (group,) = node.service.status().groups
+    (group,) = finish(node.service.status()).groups
     assert (group.members, group.waiting, group.moves) == (2, 0, 1)
 
 

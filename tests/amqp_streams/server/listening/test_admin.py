@@ -21,6 +21,7 @@ from amqp_streams.server.listening.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.observing.status import NodeStatus
+from amqp_streams.streams.steps import Steps
 from tests.amqp_streams.server.peers import Authority
 
 BOTH_LOOPS = True
@@ -40,7 +41,8 @@ class Source:
         assert self.ready is not None, "a fault of our own"
         return None if self.ready else "the node accepts no events now"
 
-    def status(self) -> NodeStatus:
+    def status(self) -> Steps[NodeStatus]:
+        yield
         assert self.ready is not None, "a fault of our own"
         return NodeStatus(
             ready=self.ready,

@@ -10,6 +10,7 @@ from amqp_streams.policy import AccessRule
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.server.observing.audit import LINES_MAX, WINDOW_MS, Audit
 from amqp_streams.streams.management import Answer, Request
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from tests.amqp_streams.server.test_access_walk import Room
 
@@ -92,4 +93,4 @@ def test_a_refused_link_message_or_request_is_logged_with_its_user() -> None:
         ("", "an anonymous connection has no right 'send' on 'temps'"),
         ("stranger", "user 'stranger' has no right 'manage' on 'temps'"),
     ]
-    assert node.service.status().access_refused == 2
+    assert finish(node.service.status()).access_refused == 2

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.server.observing.metrics import Metrics
+from amqp_streams.server.observing.partition_metrics import SAMPLES_A_PART
 from amqp_streams.server.observing.status import (
     ConsumerStatus,
     GroupStatus,
@@ -19,6 +20,7 @@ from amqp_streams.server.observing.status import (
 )
 from amqp_streams.storage.ports import CommitDone, PartitionFacts, Use
 from amqp_streams.storage.questions import Figure
+from amqp_streams.streams.steps import Steps
 from amqp_streams.testing import MemoryStore
 
 GOOD = PartitionFacts(
@@ -48,7 +50,8 @@ class Source:
     def not_ready(self) -> str | None:
         return self.now.hindered
 
-    def status(self) -> NodeStatus:
+    def status(self) -> Steps[NodeStatus]:
+        yield
         return self.now
 
 
@@ -131,7 +134,7 @@ def test_before_a_node_exists_the_process_can_be_scraped() -> None:
 
 
 async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
-    """The figures are still of one moment: the status is read once."""
+    """The status is read once."""
     metrics, source = Metrics(), Source(STATUS)
     metrics.source = source
     scraping = asyncio.create_task(metrics.text())
@@ -254,3 +257,24 @@ def test_users_whose_names_are_alike_once_cut_are_one_series() -> None:
         replace(STATUS, quotas=(QuotaStatus(long + "1", waits_in=1), QuotaStatus(long + "2", waits_in=2)))
     )
     assert samples[f"amqp_streams_quota_waits_total{{direction=in,user={long[:128]}}}"] == 3
+
+
+async def test_a_family_of_many_series_is_built_in_parts_and_has_one_head() -> None:
+    parts = 5
+    wide = LogStatus("wide", (GOOD,) * parts * SAMPLES_A_PART, 0, 0, 0, 0)
+    lags = dict.fromkeys(range(parts * SAMPLES_A_PART), 7)
+    metrics = Metrics()
+    metrics.source = Source(replace(STATUS, logs=(wide,), groups=(GroupStatus("wide", "g", 1, 0, 0, lags),)))
+    turns = 0
+    scraping = asyncio.create_task(metrics.text())
+    while not scraping.done():
+        await asyncio.sleep(0)
+        turns += 1
+    text = scraping.result()
+    assert text.count(b"# TYPE amqp_streams_partition_events gauge\n") == 1
+    assert text.count(b"# HELP amqp_streams_group_lag_events ") == 1
+    samples = parse(text)
+    for index in range(parts * SAMPLES_A_PART):
+        assert samples[f"amqp_streams_partition_events{{log=wide,partition={index}}}"] == 25
+        assert samples[f"amqp_streams_group_lag_events{{group=g,log=wide,partition={index}}}"] == 7
+    assert turns > 8 * parts
