@@ -11,7 +11,8 @@ import proton
 from amqp_streams import names
 from amqp_streams.node.requests import EXTENTS_MAX
 from amqp_streams.server.limits.logins import TABLE_MAX
-from amqp_streams.server.listening.admin import HTTP_CONNECTIONS_MAX, PONG_BYTES_MAX
+from amqp_streams.server.listening.admin import HTTP_CONNECTIONS_MAX
+from amqp_streams.server.listening.websocket_frames import PONG_BYTES_MAX
 from amqp_streams.wire import frames
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.types import Described, Symbol, ULong
@@ -161,7 +162,7 @@ ATTACKS: Final = (
         "PONG_BYTES_MAX",
         _pongs,
         "AMQP over WebSocket: unread replies",
-        "amqp_streams.server.listening.admin:PONG_BYTES_MAX",
+        "amqp_streams.server.listening.websocket_frames:PONG_BYTES_MAX",
         table=Table.LISTENERS,
     ),
     _attack(

@@ -20,9 +20,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import Frame
 
 from amqp_streams.config import Limits, Listener
 from amqp_streams.server.limits.logins import peer_network
@@ -31,6 +29,7 @@ from amqp_streams.server.listening.listener import LINGER_S
 from amqp_streams.server.listening.sockets import Acceptor, Admission, BoundAddress, Seldom, bind
 from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.listening.websocket import SUBPROTOCOLS, WebSocketChannel, chosen_subprotocol, refuse
+from amqp_streams.server.listening.websocket_frames import FRAMES, TRANSPORT, FrameTurns, WebSocketFrames
 from amqp_streams.server.observing.metrics import CONTENT_TYPE, Metrics
 
 # HTTP connections in addition to the AMQP connections over WebSocket: probes and scrapers must be served when
@@ -42,20 +41,9 @@ REQUEST_S: Final = 10.0
 ANSWER_S: Final = 30.0
 # The smallest limit for one WebSocket message from a client. The limit is at least two AMQP frames.
 MESSAGE_BYTES_MIN: Final = 1 << 20
-# How many pings and empty frames a client may send per second: they cost work and carry nothing. Clients ping
-# every few seconds. 1,000 a second of 100 clients occupied the node completely.
-EMPTY_FRAMES_MAX: Final = 100
-# How many received bytes are parsed at once. All frames in them become objects, and the smallest frames have
-# 6 bytes.
-PARSED_BYTES: Final = 16 << 10
-# If more bytes than this wait to be sent, a ping ends the connection: its client does not read the pongs. The
-# queue below the WebSocket otherwise holds at most about one message.
-PONG_BYTES_MAX: Final = 256 << 10
 # The SDKs of Azure Event Hubs and Service Bus connect to one of the last two paths by default: .NET, Python
 # and Rust with a slash at the end; Java, JavaScript and Go without one.
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket", "/$servicebus/websocket/")
-
-_TRANSPORT: Final = "transport"
 
 log = structlog.get_logger("amqp_streams.server")
 
@@ -105,10 +93,11 @@ class AdminServer:
         when the limit is reached.
         """
         self._state: Final = ServerState()
+        self._app_state: Final = {FRAMES: FrameTurns(lambda call: asyncio.get_running_loop().call_soon(call))}
         self._config: Final = uvicorn.Config(
             _one_request(self._app()),
             http=_Http,
-            ws=_WebSocket,
+            ws=WebSocketFrames,
             ws_max_size=max(MESSAGE_BYTES_MIN, 2 * limits.frame_bytes),
             ws_ping_interval=None,  # a paused reader sees no pong, and AMQP has its own heartbeats
             ws_per_message_deflate=False,  # compressed bytes could expand without limit; AMQP gains little
@@ -174,7 +163,10 @@ class AdminServer:
     def _http(self) -> asyncio.BaseProtocol:
         # uvicorn's own protocols take these arguments.
         make: Any = self._config.http_protocol_class
-        return cast("asyncio.BaseProtocol", make(config=self._config, server_state=self._state, app_state={}))
+        return cast(
+            "asyncio.BaseProtocol",
+            make(config=self._config, server_state=self._state, app_state=self._app_state),
+        )
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
         """Accept every connection.
@@ -257,7 +249,7 @@ class AdminServer:
             await self._serve(socket, self.factory, subprotocol)
 
     async def _serve(self, socket: WebSocket, factory: ConnectionFactory, subprotocol: str) -> None:
-        channel = WebSocketChannel(socket, socket.scope["state"][_TRANSPORT](), linger_s=self._linger_s)
+        channel = WebSocketChannel(socket, socket.scope["state"][TRANSPORT](), linger_s=self._linger_s)
         if not self._admission.enter(channel, peer=channel.peer, send_away=channel.abort):
             await refuse(socket, 503, "too many connections")
             return
@@ -353,65 +345,3 @@ class _Http(H11Protocol):
             self.transport.abort()
         else:
             self._timer = self.loop.call_later(max(0.0, ANSWER_S - REQUEST_S), self.transport.abort)
-
-
-class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, changed in two ways.
-
-    The application can reach the transport, to see how much waits in it, to read the client's certificate,
-    and to cut the connection. And frames without content are limited: pongs that the client does not read,
-    and too many empty frames, end the connection.
-    """
-
-    def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **more: Any
-    ) -> None:
-        super().__init__(config, server_state, {**app_state, _TRANSPORT: lambda: self.transport}, **more)
-        self._empty = 0
-        self._second_ends = 0.0
-
-    def data_received(self, data: bytes) -> None:
-        # In pieces, so that a large block of tiny frames does not occupy the loop and the memory at once.
-        for at in range(0, len(data), PARSED_BYTES):
-            if self.transport.is_closing():
-                return
-            super().data_received(data[at : at + PARSED_BYTES])
-
-    def handle_ping(self) -> None:
-        self._count_empty()
-        if self.transport.get_write_buffer_size() > PONG_BYTES_MAX:
-            self.transport.abort()
-        # After an abort the pong would wait in the protocol without limit.
-        if self.transport.is_closing():
-            self.conn.data_to_send()  # dropped
-        else:
-            super().handle_ping()
-
-    def handle_bytes(self, event: Frame) -> None:
-        if event.data:
-            super().handle_bytes(event)
-            return
-        self._count_empty()
-        if not event.fin:
-            super().handle_bytes(event)  # the frames that continue this message refer to it
-
-    def handle_cont(self, event: Frame) -> None:
-        if not event.data:
-            self._count_empty()
-        if event.data or event.fin:
-            super().handle_cont(event)
-
-    def send_receive_event_to_app(self) -> None:
-        # The application refuses every text message. uvicorn would decode this one first, and log a traceback
-        # if it is not UTF-8.
-        if self.curr_msg_data_type == "text":
-            self.frames = [b""]
-        super().send_receive_event_to_app()
-
-    def _count_empty(self) -> None:
-        now = self.loop.time()
-        if now >= self._second_ends:
-            self._empty, self._second_ends = 0, now + 1
-        self._empty += 1
-        if self._empty > EMPTY_FRAMES_MAX:
-            self.transport.abort()

@@ -20,11 +20,14 @@ FRAMES: Final = 2000
 class Pieces:
     """Cuts blocks, and keeps what must wait."""
 
-    __slots__ = ("_rest", "_size")
+    __slots__ = ("_frames", "_least", "_rest", "_size")
 
-    def __init__(self) -> None:
+    def __init__(self, *, least: int = PIECE_MIN, frames: int = FRAMES) -> None:
+        """`least`: the size of the first piece. `frames`: how many of them a piece may have."""
         self._rest = bytearray()
-        self._size = PIECE_MIN
+        self._least: Final = least
+        self._frames: Final = frames
+        self._size = least
 
     @property
     def waiting(self) -> int:
@@ -69,6 +72,6 @@ class Pieces:
 
     def learn(self, size: int, frames: int) -> None:
         """The last piece had this size and this many frames, 0 if it is the middle of a large one."""
-        wanted = PIECE_MAX if frames == 0 else FRAMES * size // frames
+        wanted = PIECE_MAX if frames == 0 else self._frames * size // frames
         # In steps, so that a client does not get a large piece for small frames after one large frame.
-        self._size = max(PIECE_MIN, min(wanted, 2 * self._size, PIECE_MAX))
+        self._size = max(self._least, min(wanted, 2 * self._size, PIECE_MAX))

@@ -2,73 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.typing import Subprotocol
 
-from amqp_streams.config import Limits, Listener
-from amqp_streams.server.listening import admin as admin_module
-from amqp_streams.server.listening.admin import AdminServer, Phase, serve_admin
+from amqp_streams.config import Listener
+from amqp_streams.server.listening.admin import Phase
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
 from amqp_streams.server.listening.sockets import Admission
 from amqp_streams.server.listening.tls import TlsContext
-from amqp_streams.server.observing.metrics import Metrics
 from tests.amqp_streams.decoded import mapping
+from tests.amqp_streams.server.listening.dialing import Open, Start, take
 from tests.amqp_streams.server.peers import Authority, Echo, Echoes
 
 BOTH_LOOPS = True
-LOCAL = Listener(host="127.0.0.1", port=0)
-
-Start = Callable[..., Awaitable[AdminServer]]
-Open = Callable[..., Awaitable[ClientConnection]]
-
-
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def serve(
-            factory: Callable[[ByteChannel], Connection], listener: Listener = LOCAL, **settings: Any
-        ) -> AdminServer:
-            server = await serve_admin(
-                listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings}
-            )
-            stack.push_async_callback(server.close)
-            server.factory, server.phase = factory, Phase.READY
-            return server
-
-        yield serve
-
-
-@pytest.fixture
-async def dial() -> AsyncIterator[Open]:
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def start(
-            server: AdminServer, path: str = "/", *names: str, scheme: str = "ws", **settings: Any
-        ) -> ClientConnection:
-            protocols = [Subprotocol(name) for name in names or ("amqp",)]
-            url = f"{scheme}://{server.addresses[0]}{path}"
-            client = await connect(url, subprotocols=protocols, proxy=None, compression=None, **settings)
-            stack.callback(client.transport.abort)
-            return client
-
-        yield start
-
-
-async def take(client: ClientConnection, size: int) -> bytes:
-    """The next `size` bytes, however they are divided into messages."""
-    got = bytearray()
-    while len(got) < size:
-        message = await client.recv()
-        assert isinstance(message, bytes)
-        got += message
-    assert len(got) == size
-    return bytes(got)
 
 
 @pytest.mark.parametrize("path", ["/", "/amqp", "/$servicebus/websocket", "/$servicebus/websocket/"])
@@ -383,46 +332,3 @@ async def test_closing_the_server_sends_each_client_a_close_frame(
     await closing
     assert echoes.made[0].calls == ["lost"]
     assert not server.channels
-
-
-async def test_a_peer_that_pings_and_reads_no_pong_is_cut_off(
-    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pongs wait below the layer that a connection's own limit covers. The client does not close the
-    connection itself.
-    """
-    monkeypatch.setattr(admin_module, "PONG_BYTES_MAX", 4096)
-    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 1 << 30)
-    client = await dial(await start(echoes), ping_interval=None)
-    await echoes.number(0)
-    client.transport.pause_reading()
-    pings, sent = (b"\x89\xfd" + bytes(4) + bytes(125)) * 1000, 0
-    with contextlib.suppress(OSError):
-        while sent < 64 << 20 and not client.transport.is_closing() and not echoes.made[0].gone.is_set():
-            client.transport.write(pings)
-            sent += len(pings)
-            await asyncio.sleep(0)
-    async with asyncio.timeout(60):
-        await echoes.made[0].gone.wait()
-
-
-@pytest.mark.parametrize(
-    "frame", [b"\x82\x80" + bytes(4), b"\x89\x80" + bytes(4), b"\x02\x80" + bytes(4) + b"\x00\x80" + bytes(4)]
-)
-async def test_a_flood_of_empty_frames_ends_the_connection(
-    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch, frame: bytes
-) -> None:
-    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 100)
-    client = await dial(await start(echoes))
-    await echoes.number(0)
-    first, rest = (frame[:6], frame[6:]) if len(frame) > 6 else (b"", frame)
-    client.transport.write(first + rest * 200)
-    await echoes.made[0].gone.wait()
-
-
-async def test_single_empty_messages_and_pings_do_no_harm(start: Start, dial: Open, echoes: Echoes) -> None:
-    client = await dial(await start(echoes))
-    for data in (b"", [b"", b""], [b"a", b"", b"b"], [b"", b"c"], b"d"):
-        await client.send(data)
-        await (await client.ping())
-    assert await take(client, 4) == b"abcd"
