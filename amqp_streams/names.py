@@ -142,6 +142,7 @@ QUERY_COUNT: Final = "count"
 QUERY_NEXT: Final = "next"
 EXTENTS: Final = "EXTENTS"
 EXTENT_LOGS: Final = "logs"
+EXTENT_NAMES_MAX: Final = 1000  # names in a list of one request
 EXTENT_MISSING_OK: Final = "missing-ok"
 EXTENT_EARLIEST: Final = "earliest"
 EXTENT_NEXT: Final = "next"

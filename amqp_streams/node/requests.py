@@ -183,14 +183,13 @@ class LogRequests:
     def extents(self, request: Request) -> RequestSteps:
         """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
-        for name in wanted.logs:
+        found: list[tuple[StoredLog, Sequence[Partition]]] = []
+        for number, name in enumerate(wanted.logs, 1):
             if request.permissions.sees(name):
                 yield from self._refreshed(name, request.connection)
-        found = [
-            (log, partitions)
-            for name in wanted.logs
-            for log, partitions in self._asked(request, name, wanted)
-        ]
+            found += self._asked(request, name, wanted)
+            if number % PARTITIONS_A_STEP == 0:
+                yield None
         total = sum(len(partitions) for _, partitions in found)
         # Before anything is described: the size of the answer is the client's choice.
         if total > EXTENTS_MAX:

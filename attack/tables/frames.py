@@ -17,7 +17,6 @@ from attack.tables.kept import WIDE, wide_log
 
 REQUESTS: Final = 100
 """As many of a link may wait."""
-NAMES_IN_BODY: Final = 10_000
 FRAMES: Final = 20_000
 SMALL_FRAMES: Final = 1000
 HANDLE: Final = 0
@@ -27,7 +26,7 @@ def _body(type_: str, operation: str) -> dict[str, Any]:
     """The largest body that a request may have."""
     if operation == names.EXTENTS:
         return {
-            "logs": ["m-log"] + [f"m-{number}" for number in range(NAMES_IN_BODY - 1)],
+            "logs": ["m-log"] + [f"m-{number}" for number in range(names.EXTENT_NAMES_MAX - 1)],
             "missing-ok": True,
         }
     if operation == "UPDATE":

@@ -50,17 +50,19 @@ class LogExtent:
 async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
     """Return the extents of logs, by name.
 
-    If the node refuses because of too many partitions (400), each half is requested separately.
+    A request has at most `EXTENT_NAMES_MAX` names. If the node refuses because of too many partitions (400),
+    each half is requested separately.
 
     Raises:
         what `ask` and `read_extents` raise.
     """
-    try:
-        return read_extents(await ask(names.EXTENTS, extents_body(logs, missing_ok=missing_ok)))
-    except ManagementError as error:
-        # One log cannot be divided: the error is the answer.
-        if error.status != _BAD_REQUEST or len(logs) < 2:
-            raise
+    if len(logs) <= names.EXTENT_NAMES_MAX:
+        try:
+            return read_extents(await ask(names.EXTENTS, extents_body(logs, missing_ok=missing_ok)))
+        except ManagementError as error:
+            # One log cannot be divided: the error is the answer.
+            if error.status != _BAD_REQUEST or len(logs) < 2:
+                raise
     middle = len(logs) // 2
     first = await ask_extents(ask, logs[:middle], missing_ok=missing_ok)
     return first | await ask_extents(ask, logs[middle:], missing_ok=missing_ok)
