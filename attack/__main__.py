@@ -100,7 +100,7 @@ def one(attack: Attack, room: Room) -> Found:
     quiet = _Window(room)
     time.sleep(0.0 if room.is_small else BEFORE_S)
     quiet.end()
-    before = quiet.measured if is_timed else {}
+    before = room.measured_without(quiet.measured) if is_timed else {}
     got, complaints, cpu_s = "", [], room.cpu_s()
     attacked = _Window(room)
     try:

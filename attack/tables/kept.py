@@ -274,7 +274,7 @@ ATTACKS: Final = (
     ),
     node_attack(
         "a tenant asks for $info of a wide log on many links",
-        "5 ms of each turn",
+        "a millisecond of each turn",
         _info,
         "attach Informing",
         table=Table.PRODUCTS,
