@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from knative_gateway.addressing import ServiceMap
@@ -58,6 +57,7 @@ from knative_gateway.security.inward import Inward
 from knative_gateway.security.tokens import credentials, wall_ms
 from knative_gateway.store.opening import Store, open_store, sqlite_url
 from knative_gateway.tracing_setup import create_ingress, start_traces
+from service_parts.event_loop import server_runner
 from service_parts.networks import is_this_machine
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def run(
     """
     deadline, limits = Deadline(), settings.limits
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with server_runner() as runner:
             stopping = partial(deadline.arm, settings.shutdown_delay + limits.drain + GRACE_S + EXIT_S)
             return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping, parent=parent))
     finally:

@@ -27,6 +27,7 @@ from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.server.links.producers import Producers
 from amqp_streams.server.links.termini import answer_termini, attach_request, require_whole
+from amqp_streams.server.links.turns import BUDGET_S
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,
@@ -50,7 +51,7 @@ _FEW_PRODUCERS: Final = 4
 
 # Proton keeps credit in a signed 32-bit integer; AMQP allows an unsigned one (2.7.4).
 CREDIT_MAX: Final = (1 << 31) - 1
-TURN_S: Final = 0.005
+TURN_S: Final = BUDGET_S
 """The longest loop iteration of a connection in seconds, plus one event: one block of bytes may contain
 thousands of attaches.
 """

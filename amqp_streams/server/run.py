@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
-import uvloop
 
 from amqp_streams import names
 from amqp_streams.config import NodeSettings
@@ -45,6 +44,7 @@ from amqp_streams.server.reload import (
 )
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import Store
+from service_parts.event_loop import server_runner
 from service_parts.open_files import raise_open_files
 
 _DRAINS_AT_STOP: Final = 2
@@ -67,7 +67,7 @@ def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | 
     """
     require_engine()
     raise_open_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with server_runner() as runner:
         return runner.run(serve(settings, ready=ready, reread=reread))
 
 

@@ -45,7 +45,7 @@ from amqp_streams.streams.steps import Steps
 
 PUMPS_A_TURN: Final = 64
 """How many consumer links are pumped before the loop serves its sockets again."""
-PUMP_TURN_S: Final = 0.02
+PUMP_TURN_S: Final = 0.002
 """How long consumer links are pumped before the loop serves its sockets again, in seconds. The current link
 may exceed it.
 """

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
-import uvloop
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -28,6 +27,7 @@ from knative_gateway.workers.crew import Crew
 from knative_gateway.workers.handing import Files, HandedFiles, packed, read_files
 from knative_gateway.workers.reserving import reserved
 from knative_gateway.workers.shares import share
+from service_parts.event_loop import server_runner
 from service_parts.settings.listeners import Listener
 
 Addresses = dict[str, list[str]]
@@ -53,7 +53,7 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     """
     deadline = Deadline()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with server_runner() as runner:
             return runner.run(Parent(settings, ready=ready, reread=reread, deadline=deadline).serve())
     finally:
         deadline.disarm()

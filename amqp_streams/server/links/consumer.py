@@ -19,6 +19,7 @@ from amqp_streams.proton import links, outcomes, records, sending
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links import assembling
 from amqp_streams.server.links.link import OutgoingLink, Owner, Service
+from amqp_streams.server.links.turns import BUDGET_S
 from amqp_streams.storage.ports import ReadRequest
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.reader import LATER, Asker, Passed, Run
@@ -28,7 +29,7 @@ TURN_EVENTS: Final = 1000
 """How many records one link sends before other connections are served."""
 PASSED_COST: Final = TURN_EVENTS // 5
 """How much of the budget a run that the filters skipped costs: about what it costs to send this many."""
-TURN_S: Final = 0.005
+TURN_S: Final = BUDGET_S
 """The longest time one link sends, plus one run: the cost of filters depends on the events."""
 
 

@@ -13,8 +13,8 @@ SMALL_BYTES: Final = 2048
 PIECE_MIN: Final = 8 << 10
 PIECE_MAX: Final = 256 << 10
 """Bounds of the size of a piece."""
-FRAMES: Final = 2000
-"""How many frames a piece may have: about 5 ms of work."""
+FRAMES: Final = 400
+"""How many frames a piece may have: about a millisecond of work."""
 
 
 class Pieces:

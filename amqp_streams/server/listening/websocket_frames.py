@@ -43,7 +43,7 @@ class WebSocketFrames(WebSocketsSansIOProtocol):
 
     The application can reach the transport, to see how much waits in it, to read the client's certificate,
     and to cut the connection. And frames are limited: pongs that the client does not read, and too many empty
-    frames, end the connection. All connections together parse frames for a few milliseconds in each loop
+    frames, end the connection. All connections together parse frames for a millisecond in each loop
     iteration (`FrameTurns`).
     """
 

@@ -23,8 +23,8 @@ def test_pieces_grow_in_steps_and_shrink_at_once() -> None:
         pieces.learn(sizes[-1], 0)
         sizes.append(len(pieces.cut(block)))
     assert sizes == [PIECE_MIN << step for step in range(len(sizes))]
-    pieces.learn(PIECE_MAX, PIECE_MAX // 8)
-    assert len(pieces.cut(block)) == 8 * FRAMES
+    pieces.learn(PIECE_MAX, PIECE_MAX // 32)
+    assert len(pieces.cut(block)) == 32 * FRAMES
     pieces.learn(PIECE_MAX, PIECE_MAX)
     assert len(pieces.cut(block)) == PIECE_MIN
 
