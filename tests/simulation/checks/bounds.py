@@ -11,6 +11,7 @@ from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.formats.record import BATCH_BYTES_MAX
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.ports import Store
+from amqp_streams.streams.steps import finish
 from tests.simulation.machine.process import Node
 
 STEPS_MAX: Final = 120_000
@@ -22,7 +23,7 @@ A turn of a link may take 5 ms, one of all links 20 ms.
 
 def require_within(service: EventService) -> None:
     """At any time: nothing is above its bound, and the figures are true."""
-    status = service.status()
+    status = finish(service.status())
     for name, use in status.uses.items():
         slack = _SLACK.get(name, 0)
         assert use.used <= use.limit + slack, f"{name}: {use.used} of {use.limit}"
@@ -75,7 +76,7 @@ def _require_cached(store: Store) -> None:
 
 def require_empty(service: EventService) -> None:
     """Check that no client is left: the remaining memory does not depend on how many clients there were."""
-    status = service.status()
+    status = finish(service.status())
     left: dict[str, Any] = {
         "connections": len(service.connections),
         "links": len(service.effects._links),
