@@ -234,8 +234,10 @@ class ResourceStore(Protocol):
         objects.
         """
 
-    def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+    def watch(self, group: str, kind: str, after: int, *, patient: bool = False) -> AsyncIterator[Change]:
         """Yield the changes of a kind after a version, in order. An empty `kind`: all kinds.
+
+        `patient`: others may get a change first. There may be a thousand patient ones.
 
         Raises:
             GoneError: changes after this version were removed.

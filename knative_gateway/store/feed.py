@@ -23,6 +23,7 @@ from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.database import Database
 from knative_gateway.store.documents import read
 from knative_gateway.store.tables import CHANGES, COUNTERS
+from knative_gateway.store.waking import Waking
 
 NOTICES: Final = "knative_gateway"
 """The channel on which PostgreSQL notifies of writes."""
@@ -73,7 +74,7 @@ class Feed:
         self._size = 0
         self._newest = 0
         self._wake: Final = asyncio.Event()
-        self._grown = asyncio.Event()
+        self._waking: Final = Waking()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: Final = asyncio.Event()
         self._closed = False
@@ -92,7 +93,7 @@ class Feed:
         self._closed = True
         self._closing.set()
         self._wake.set()
-        self._wake_watches()
+        self._waking.wake()
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             for task in left:
@@ -107,7 +108,9 @@ class Feed:
         """Report that another process may have written."""
         self._wake.set()
 
-    async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+    async def watch(
+        self, group: str, kind: str, after: int, *, patient: bool = False
+    ) -> AsyncIterator[Change]:
         """See `SqlResources.watch`."""
         newest = await self._database.read(_version)
         if after > newest:
@@ -125,7 +128,7 @@ class Feed:
                 ]
                 position = self._newest
             else:
-                await self._grown.wait()
+                await self._waking.wait(patient=patient)
                 continue
             for change in changes:
                 yield change
@@ -172,14 +175,14 @@ class Feed:
                 self._sizes.clear()
                 self._size = 0
                 self._reach = self._newest = trimmed
-                self._wake_watches()
+                self._waking.wake()
                 continue
             if not rows:
                 return
             for row in rows:
                 self._remember(_change(row), len(row.document) + len(row.previous or ""))
             self._newest = rows[-1].version
-            self._wake_watches()
+            self._waking.wake()
 
     def _remember(self, change: Change, size: int) -> None:
         self._tail.append(change)
@@ -189,11 +192,6 @@ class Feed:
             # From here on, watches that are further behind read the table.
             self._reach = self._tail.popleft().version
             self._size -= self._sizes.popleft()
-
-    def _wake_watches(self) -> None:
-        # A new event for the next growth: all watches that wait now are woken, and none misses the next one.
-        self._grown.set()
-        self._grown = asyncio.Event()
 
     def _noticed(self, *_notice: object) -> None:
         self._wake.set()

@@ -46,7 +46,9 @@ class Scripted:
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Document]:
         raise AssertionError("a mirror only reads")
 
-    async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+    async def watch(
+        self, group: str, kind: str, after: int, *, patient: bool = False
+    ) -> AsyncIterator[Change]:
         assert (group, kind, after) == ("", "", 5)
         for change in self.feeds.pop(0):
             yield change

@@ -1,0 +1,66 @@
+"""Those who wait are woken once, the patient ones in turns."""
+
+import asyncio
+import itertools
+
+from knative_gateway.store.waking import WOKEN_A_TURN, Waking
+
+MANY = 10 * WOKEN_A_TURN + 3
+
+
+class World:
+    """Tasks that count how often they were woken."""
+
+    def __init__(self) -> None:
+        self.waking = Waking()
+        self.woken: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self, name: str, *, patient: bool, times: int = 1) -> None:
+        async def wait() -> None:
+            for _ in range(times):
+                await self.waking.wait(patient=patient)
+                self.woken.append(name)
+
+        self.tasks.append(asyncio.create_task(wait()))
+        await asyncio.sleep(0)
+
+
+async def test_the_patient_ones_are_woken_a_few_in_each_iteration_and_the_others_at_once() -> None:
+    world = World()
+    for number in range(MANY):
+        await world.begin(str(number), patient=True)
+    await world.begin("controller", patient=False)
+    world.waking.wake()
+    seen = [0]
+    while len(world.woken) < MANY + 1:
+        await asyncio.sleep(0)
+        seen.append(len(world.woken))
+    assert "controller" in world.woken[: WOKEN_A_TURN + 1]
+    assert [each for each in world.woken if each != "controller"] == [str(number) for number in range(MANY)]
+    assert max(b - a for a, b in itertools.pairwise(seen)) <= WOKEN_A_TURN + 1
+
+
+async def test_one_wake_wakes_each_once_and_a_second_one_wakes_those_that_wait_again() -> None:
+    world = World()
+    for number in range(MANY):
+        await world.begin(str(number), patient=True, times=2)
+    world.waking.wake()
+    for _ in range(3 * MANY):
+        await asyncio.sleep(0)
+    assert len(world.woken) == MANY
+    world.waking.wake()
+    world.waking.wake()
+    await asyncio.gather(*world.tasks)
+    assert sorted(world.woken) == sorted(2 * [str(number) for number in range(MANY)])
+
+
+async def test_those_that_were_cancelled_do_no_harm() -> None:
+    world = World()
+    for number in range(MANY):
+        await world.begin(str(number), patient=True)
+    for task in world.tasks[::2]:
+        task.cancel()
+    world.waking.wake()
+    await asyncio.gather(*world.tasks, return_exceptions=True)
+    assert world.woken == [str(number) for number in range(1, MANY, 2)]
