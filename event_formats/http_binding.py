@@ -6,7 +6,7 @@ Laws: in binary mode the body is the data, byte for byte. Content-Type alone dec
 cannot be read is refused with a reason.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from event_formats import json_format, percent
@@ -75,11 +75,22 @@ def events_from_http(
     Raises:
         as `from_http`, and TooManyEventsError for a batch of more than `count_max` events.
     """
+    return tuple(each_from_http(headers, body, count_max=count_max))
+
+
+def each_from_http(
+    headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX
+) -> tuple[CloudEvent] | Iterator[CloudEvent]:
+    """The events in a message in any mode. Those of a batch are parsed when they are asked for.
+
+    Raises:
+        as `events_from_http`.
+    """
     attributes, content_type = _read(headers)
     if content_type is not None and (mode := mode_of(content_type)) is not Mode.BINARY:
         if mode is Mode.STRUCTURED:
             return (json_format.read_event(body),)
-        return json_format.read_batch(body, count_max=count_max)
+        return json_format.batch_events(body, count_max=count_max)
     return (_binary(attributes, content_type, body),)
 
 

@@ -8,7 +8,8 @@ import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 
 # Public, but missing from its stub.
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
@@ -131,7 +132,12 @@ _PLAIN: Final = frozenset({str, bool, type(None)})
 
 
 def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
-    """Parse a JSON array of events.
+    """Parse a JSON array of events. Raises like `batch_events`."""
+    return list(batch_events(body, count_max=count_max))
+
+
+def batch_events(body: bytes, *, count_max: int) -> Iterator[CloudEvent]:
+    """The events of a JSON array, each parsed when it is asked for.
 
     Raises:
         InvalidEventError: the text is not an array, or one of its items is not an event.
@@ -142,25 +148,24 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
     if text[at : at + 1] != "[":
         raise InvalidEventError("a batch must be a JSON array")
     at = _skip(text, at + 1)
-    events: list[CloudEvent] = []
     if text[at : at + 1] == "]":
         _check_end(text, at + 1)
-        return events
-    while True:
+        return
+    for number in count():
         # Before the event is parsed: a batch must not cost more than it may.
-        if len(events) >= count_max:
+        if number >= count_max:
             message = f"the batch has more than {count_max} events"
             raise TooManyEventsError(message)
         try:
             event, at = _event(text, at)
         except InvalidEventError as error:
-            message = f"event {len(events)} of the batch: {error}"
+            message = f"event {number} of the batch: {error}"
             raise InvalidEventError(message) from None
-        events.append(event)
+        yield event
         at = _skip(text, at)
         if text[at : at + 1] == "]":
             _check_end(text, at + 1)
-            return events
+            return
         at = _skip(text, _expect(text, at, ","))
 
 

@@ -9,8 +9,9 @@ Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import structlog
@@ -19,8 +20,9 @@ from event_formats.amqp_binding import encode
 from event_formats.attributes import text_of
 from event_formats.errors import EventFormatError
 from event_formats.event import CloudEvent
-from event_formats.http_binding import events_from_http
+from event_formats.http_binding import each_from_http
 from knative_gateway.errors import GatewayError, TooLargeError, UnavailableError
+from knative_gateway.http.turns import Turns
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
 from knative_gateway.ingress.duplicates import Identity, Window, identity_of
@@ -30,6 +32,8 @@ from knative_gateway.ingress.requests import Request
 from knative_gateway.ports import Authorizer, EventLog, Route, Routes
 
 BROKER: Final = "Broker"
+EVENTS_A_TURN: Final = 16
+"""How many events of a batch are read or begin to be stored in a turn: about a millisecond of work."""
 _OWN_BODY: Final = "knative_gateway.body"
 """Key in the scope of a request that the gateway itself makes; the value is the body."""
 
@@ -74,6 +78,8 @@ class Ingress:
         self.limits: Final = limits or IngressLimits()
         self._authorizer: Final = authorizer
         self._arrivals: Final = Arrivals()
+        self._turns: Final = Turns()
+        """Of batches."""
         self._routes = Routes(0, {})
         self.direct: Mapping[bytes, Route] = {}
         self._windows: dict[str, Window] = {}
@@ -197,20 +203,18 @@ class Ingress:
             size = len(body)
             if not self.serves(route):
                 return answers.NOT_FOUND  # the route was removed while the body arrived
-            events = events_from_http(headers, body, count_max=self.limits.batch_events)
+            found = each_from_http(headers, body, count_max=self.limits.batch_events)
             arrival = self.arrival() if route.kind == BROKER else None
-            # The common case without the tasks and the list that `_store` needs.
+            events = (
+                [received(found[0], arrival, request.trace)]
+                if isinstance(found, tuple)
+                else await self._batch(found, arrival, request.trace)
+            )
+            # The common case without the tasks that `_store` needs.
             if len(events) == 1 and route.duplicates_ms is None:
-                await self._log.append(
-                    route.log, encode(received(events[0], arrival, request.trace), request.passed_on)
-                )
+                await self._log.append(route.log, encode(events[0], request.passed_on))
             else:
-                await self._store(
-                    route,
-                    figures,
-                    [received(event, arrival, request.trace) for event in events],
-                    request.passed_on,
-                )
+                await self._store(route, figures, events, request.passed_on)
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             # A body of unknown length that is too large may never end.
@@ -256,6 +260,17 @@ class Ingress:
             raise _too_large(limit)
         return body
 
+    async def _batch(
+        self, found: Iterator[CloudEvent], arrival: str | None, trace: Mapping[str, str] | None
+    ) -> Sequence[CloudEvent]:
+        """All events of a batch, in turns: one with many events must not delay other requests."""
+        events: list[CloudEvent] = []
+        while some := list(islice(found, EVENTS_A_TURN)):
+            events += [received(event, arrival, trace) for event in some]
+            if len(some) == EVENTS_A_TURN:
+                await self._turns.turn()
+        return events
+
     async def _store(
         self,
         route: Route,
@@ -264,9 +279,19 @@ class Ingress:
         passed_on: Mapping[str, str] | None,
     ) -> None:
         """Store all events, in parallel. If some are not stored, raises the error of one of them."""
-        done = await asyncio.gather(
-            *(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True
-        )
+        storing: list[asyncio.Task[None]] = []
+        try:
+            for first in range(0, len(events), EVENTS_A_TURN):
+                if first:
+                    await self._turns.turn()
+                storing += [
+                    asyncio.ensure_future(self._store_one(route, figures, event, passed_on))
+                    for event in events[first : first + EVENTS_A_TURN]
+                ]
+            done = await asyncio.gather(*storing, return_exceptions=True)
+        finally:
+            for each in storing:
+                each.cancel()  # without effect on those that have ended
         failures = [failure for failure in done if failure is not None]
         # The sender gets one status for the batch. It must send the whole batch again, because the standard
         # has no answer for a part of it; duplicate detection removes the events that were stored.

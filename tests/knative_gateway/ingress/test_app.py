@@ -1,13 +1,14 @@
 """Requests to the ingress without a server, into logs in memory."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from event_formats.amqp_binding import decode, passed_on
 from knative_gateway.errors import ForbiddenError, OverloadedError, UnauthenticatedError, UnavailableError
-from knative_gateway.ingress.app import Ingress, IngressLimits
+from knative_gateway.ingress.app import EVENTS_A_TURN, Ingress, IngressLimits
 from knative_gateway.ports import Route
 from knative_gateway.security.access import Gate, Identity, Rule
 from tests.knative_gateway.asking import BATCH, BINARY, BROKER, CHANNEL, EVENT, STRUCTURED, ask, routes
@@ -327,3 +328,53 @@ async def test_requests_are_counted(app: Ingress) -> None:
     figures = app.figures.of(BROKER)
     assert dict(figures.requests) == {202: 1, 400: 1}
     assert (figures.events, figures.bytes, app.figures.unknown, figures.in_flight) == (1, 8, 1, 0)
+
+
+def many(count: int, *more: bytes) -> bytes:
+    events = [SMALL.replace(b'"id":"1"', b'"id":"%d"' % number) for number in range(count)]
+    return b"[" + b",".join([*events, *more]) + b"]"
+
+
+@pytest.fixture
+def roomy(log: MemoryEventLog) -> Ingress:
+    ingress = Ingress(log)
+    ingress.use(routes(BROKER, CHANNEL))
+    return ingress
+
+
+async def test_large_batches_are_read_and_stored_in_turns_and_whole(
+    roomy: Ingress, log: MemoryEventLog
+) -> None:
+    count, clients = 10 * EVENTS_A_TURN, 5
+    asking = [asyncio.create_task(ask(roomy, headers=BATCH, body=many(count))) for _ in range(clients)]
+    stored = [0]
+    while not all(task.done() for task in asking):
+        await asyncio.sleep(0)
+        stored.append(len(log.messages(BROKER.log)))
+    assert [each.status for task in asking if (each := task.result())] == [202] * clients
+    assert max(later - earlier for earlier, later in itertools.pairwise(stored)) <= 2 * EVENTS_A_TURN
+    ids = [decode(message).attributes["id"] for message in log.messages(BROKER.log)]
+    assert sorted(map(str, ids)) == sorted(clients * [str(number) for number in range(count)])
+
+
+async def test_nothing_of_a_batch_is_stored_if_its_last_event_is_not_valid(
+    roomy: Ingress, log: MemoryEventLog
+) -> None:
+    answered = await ask(roomy, headers=BATCH, body=many(3 * EVENTS_A_TURN, b"{}"))
+    assert answered is not None
+    assert (answered.status, b"event %d of the batch" % (3 * EVENTS_A_TURN) in answered.body) == (400, True)
+    assert not log.messages(BROKER.log)
+
+
+async def test_the_rest_of_a_batch_is_not_stored_when_its_request_ends(
+    roomy: Ingress, log: MemoryEventLog
+) -> None:
+    asking = asyncio.create_task(ask(roomy, headers=BATCH, body=many(10 * EVENTS_A_TURN)))
+    await until(lambda: log.messages(BROKER.log))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    stored = len(log.messages(BROKER.log))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(log.messages(BROKER.log)) == stored < 10 * EVENTS_A_TURN
