@@ -79,7 +79,9 @@ class Arrivals:
         wait.then(partial(self._lookups.ready, pending, partial(self._continue, pending)))
 
     def _continue(self, pending: Pending, now_ms: int) -> None:
-        steps = self._waiting[pending]
+        steps = self._waiting.get(pending)
+        if steps is None:  # the client has left, and the creation of its log has ended nevertheless
+            return
         try:
             wait = next(steps, None)
             if wait is not None:

@@ -1,18 +1,20 @@
 """The logs of a node by address, created on demand if configured, and their counters."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.log_settings import LOG_NAME
-from amqp_streams.node.lookups import Answering, asked
+from amqp_streams.node.lookups import Answering, asked, carried_out
+from amqp_streams.node.writes import Wait
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog, Use
 from amqp_streams.storage.questions import Create, Delete
@@ -22,6 +24,7 @@ from amqp_streams.streams.steps import finish
 _COMPARED_MAX: Final = 500
 """The most names that an unknown name is compared with."""
 _NAME_CHARACTERS_MAX: Final = 64
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -37,7 +40,10 @@ class LogCounters:
 
 
 class Logs:
-    """The logs of a store."""
+    """The logs of a store.
+
+    Law: the changes of a log follow each other, so each of them sees what the changes before it have done.
+    """
 
     def __init__(
         self, store: Store, new_id: Callable[[], str], *, auto_create_partitions: int, partitions_max: int
@@ -49,6 +55,13 @@ class Logs:
         # Other nodes create logs as well, which nothing reports.
         self.counters: dict[str, LogCounters] = defaultdict(LogCounters)
         self.counters.update({name: LogCounters() for name in store.logs})
+        # The partitions of the logs whose creation is in flight.
+        self._creating = 0
+        # By name of each log with a change in flight, the changes that wait for it.
+        self._changing: dict[str, deque[Wait]] = {}
+        # The names of logs with a change that has just ended: see `_next`.
+        self._ended: deque[str] = deque()
+        self._beginning = False
 
     def at(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
         """The log at an address, created now if that is configured and permitted.
@@ -63,7 +76,9 @@ class Logs:
         shown = address[:128]
         if self._auto_create_partitions and LOG_NAME.fullmatch(address):
             self._require_creating(address, permissions)
-            return self.create(address, self._created_settings)
+            with suppress(ValueError):  # its creation was in flight
+                return self.create(address, self._created_settings)
+            return self._store.logs[address]
         raise PeerError(names.NOT_FOUND, f"no log named {shown!r}{self._advice(address, permissions)}")
 
     def arriving(
@@ -119,19 +134,72 @@ class Logs:
 
     def creating(self, name: str, settings: LogSettings, connection: Hashable) -> Answering[StoredLog]:
         """Create a log. Raises the same as `Node.create`. None as `connection`: the caller cannot wait."""
-        if (
-            sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions
-            > self._partitions_max
-        ):
+        return self.changing(name, self._create(name, settings, connection), connection)
+
+    def _create(self, name: str, settings: LogSettings, connection: Hashable) -> Answering[StoredLog]:
+        if name in self._store.logs:
+            message = f"log {name} already exists"
+            raise ValueError(message)
+        count = sum(len(log.partitions) for log in self._store.logs.values()) + self._creating
+        if count + settings.partitions > self._partitions_max:
             description = (
                 f"this node serves at most {self._partitions_max} partitions: delete a log, or raise the"
                 " limit 'partitions'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-        log = yield from asked(self._store, Create(name, settings, self._new_id()), connection)
+        self._creating += settings.partitions
+        try:
+            log = yield from asked(self._store, Create(name, settings, self._new_id()), connection)
+        finally:
+            self._creating -= settings.partitions
         assert log is not None, "the answer to a creation is the log"
         self.counters[name] = LogCounters()
         return log
+
+    def changing(self, name: str, change: Answering[T], connection: Hashable) -> Answering[T]:
+        """What a change of the log `name` returns or raises.
+
+        It begins when the earlier changes of the log have ended. Then it is completed, also if the caller
+        leaves. None as `connection`: the caller cannot wait, and the store orders the changes.
+        """
+        if connection is None:
+            return (yield from change)
+        waiting = self._changing.get(name)
+        if waiting is None:
+            self._changing[name] = deque()
+        else:
+            yield from self._turn(name, waiting)
+        return (yield from carried_out(change, partial(self._next, name)))
+
+    def _turn(self, name: str, waiting: deque[Wait]) -> Answering[None]:
+        turn = Wait()
+        waiting.append(turn)
+        try:
+            yield turn
+        except GeneratorExit:  # the caller has left, so the change never begins
+            if turn.over:
+                self._next(name)
+            else:
+                waiting.remove(turn)
+            raise
+
+    def _next(self, name: str) -> None:
+        """A change of this log has ended: the next one begins."""
+        self._ended.append(name)
+        # The next one may end at once, and call this method: the loop below takes its name as well.
+        if self._beginning:
+            return
+        self._beginning = True
+        try:
+            while self._ended:
+                ended = self._ended.popleft()
+                waiting = self._changing[ended]
+                if waiting:
+                    waiting.popleft().ended(None, 0)
+                else:
+                    del self._changing[ended]
+        finally:
+            self._beginning = False
 
     def deleting(self, name: str, connection: Hashable) -> Answering[None]:
         """Delete a log and its events. None as `connection`: the caller cannot wait.

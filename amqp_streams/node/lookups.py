@@ -1,13 +1,13 @@
 """Answers of the store that come later, so that nothing else waits for them.
 
 Laws: a lookup advances with each answer of the store, however little the store keeps in memory; a cancelled
-lookup calls nothing.
+lookup calls nothing. A change that has begun is completed, with all that follows from it.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Final, Generic, TypeVar
 
 from amqp_streams.node.writes import Wait
 from amqp_streams.storage.answering import at_once
@@ -16,6 +16,10 @@ from amqp_streams.storage.questions import Question, Refresh
 
 T = TypeVar("T")
 Answering = Generator[Wait, None, T]
+
+
+class Begun(Wait):
+    """The end of a change that has begun: it comes, also if the caller has left."""
 
 
 def asked(store: Store, question: Question, connection: Hashable) -> Answering[StoredLog | None]:
@@ -63,6 +67,45 @@ def _answer(call: Callable[[ReadRequest], T | Later], connection: Hashable) -> A
             yield wait
     finally:
         request.cancel()
+
+
+def carried_out(change: Answering[T], then: Callable[[], None]) -> Answering[T]:
+    """What `change` returns or raises. From here on, it continues to its end by itself, and calls `then`."""
+    carried = _Carried(change, then)
+    carried.proceed()
+    if not carried.end.over:
+        yield carried.end
+    return carried.outcome()
+
+
+class _Carried(Generic[T]):
+    """A change that does not need its caller any more."""
+
+    def __init__(self, change: Answering[T], then: Callable[[], None]) -> None:
+        self.end: Final = Begun()
+        self._change: Final = change
+        self._then: Final = then
+        self._results: Final[list[T]] = []
+        self._error: Exception | None = None
+
+    def proceed(self) -> None:
+        try:
+            wait = next(self._change)
+        except StopIteration as end:
+            self._results.append(end.value)
+        except Exception as error:  # noqa: BLE001  `outcome` raises it
+            self._error = error
+        else:
+            wait.then(self.proceed)
+            return
+        # First the caller: it is answered before the callers of later changes.
+        self.end.ended(None, 0)
+        self._then()
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
 
 
 @dataclass(slots=True, eq=False)

@@ -243,6 +243,13 @@ class LogRequests:
     def update(self, request: Request) -> RequestSteps:
         """Change the settings of a log."""
         log = yield from self._managed(request)
+        change = self._update(request, log.name)
+        updated = yield from self.logs.changing(log.name, change, request.connection)
+        return Answer(management.OK, "updated", (yield from self._described(updated)))
+
+    def _update(self, request: Request, name: str) -> Answering[StoredLog]:
+        # The settings of this moment: another request may just have changed others of them.
+        log = self._found(name)
         settings = management.requested_settings(request, log.settings)
         # Events with a key would change their partition: see `routing.py`.
         if settings.partitions != log.settings.partitions:
@@ -250,11 +257,11 @@ class LogRequests:
                 management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created"
             )
         try:
-            updated = yield from asked(self.store, Update(log.name, settings), request.connection)
+            updated = yield from asked(self.store, Update(name, settings), request.connection)
         except KeyError:
-            raise _missing(log.name) from None
+            raise _missing(name) from None
         assert updated is not None, "the answer to an update is the log"
-        return Answer(management.OK, "updated", (yield from self._described(updated)))
+        return updated
 
     def delete(self, request: Request) -> RequestSteps:
         """Delete a log, its events and its cursors."""
@@ -262,15 +269,19 @@ class LogRequests:
         # In this order: a crash after the mark lets the next start complete what is missing. Without the mark
         # (a full disk), cursors of the deleted log may stay in the file, which is better than the log itself.
         yield self.ending(marked)
+        change = self._delete(marked, request.connection)
+        yield from self.logs.changing(marked.name, change, request.connection)
+        return Answer(management.NO_CONTENT, "deleted", {})
+
+    def _delete(self, marked: StoredLog, connection: int | None) -> Answering[None]:
         log = self._found(marked.name)
         if log.incarnation != marked.incarnation:  # another request has deleted and created it meanwhile
             raise RequestError(management.NOT_FOUND, f"log {log.name!r} was deleted by another request")
         try:
-            yield from self.logs.deleting(log.name, request.connection)
+            yield from self.logs.deleting(log.name, connection)
         except KeyError:
             raise _missing(log.name) from None
         self.deleted(log)
-        return Answer(management.NO_CONTENT, "deleted", {})
 
     def _managed(self, request: Request) -> Answering[StoredLog]:
         name = management.requested_name(request)

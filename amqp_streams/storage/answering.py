@@ -1,4 +1,4 @@
-"""Answers of a store that waits for no other machine."""
+"""Answers of a store that waits for nothing, or of a caller that cannot wait."""
 
 from typing import assert_never
 

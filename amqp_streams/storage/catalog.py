@@ -40,6 +40,10 @@ QUARANTINE: Final = "quarantine"
 _AGAIN: Final = "opening the store recreates it from the checkpoint"
 
 
+class UncertainDeletionError(OSError):
+    """The disk failed while a log was moved to the trash: after a crash it may be there, or in its place."""
+
+
 class UnknownFormatError(StorageError):
     """A newer version wrote the data directory."""
 
@@ -250,6 +254,34 @@ def write_checkpoint(
             raise
         make_space()
         replace_file(files, path, data, sync=True)
+
+
+def trash_of(root: Path, log: LogRecord) -> Path:
+    """Where the folder of a deleted log is until its files are removed."""
+    return root / "trash" / f"{log.uid:016x}"
+
+
+def delete_log(files: Files, root: Path, log: LogRecord) -> None:
+    """Move the folder of a log to the trash durably; it keeps its files until `checkpoint_and_delete`.
+
+    Needs no space: a deletion makes space on a full disk. The checkpoint still has the log, and its folder in
+    the trash says that it was deleted.
+
+    Raises:
+        UncertainDeletionError: see there.
+        OSError: the disk failed; the log is in its place.
+    """
+    folder, trash = root / "logs" / log.name, trash_of(root, log)
+    files.rename(folder, trash)
+    try:
+        files.fsync_dir(root / "logs")
+    except OSError as error:
+        try:
+            files.rename(trash, folder)
+            files.fsync_dir(root / "logs")
+        except OSError as again:
+            raise UncertainDeletionError(again.errno, again.strerror, str(folder)) from error
+        raise
 
 
 def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:

@@ -4,23 +4,21 @@ The writer thread commits and moves records to segments. The keeper thread syncs
 removes files. A third thread writes states. `work.py` returns their results through `loop_call`.
 """
 
-import contextlib
 import math
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from amqp_streams.config import LogSettings, Sync
-from amqp_streams.errors import LogDeletedError
-from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.answering import at_once
-from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.catalog import Checkpoint
+from amqp_streams.storage.changes.changes import Changes
+from amqp_streams.storage.changes.logs import Logs, Parts
 from amqp_streams.storage.commits.closing import move_to_segments
 from amqp_streams.storage.commits.commits import Committer
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
@@ -38,7 +36,6 @@ from amqp_streams.storage.disk.work import (
 )
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.partitions.partition_log import PartitionLog
-from amqp_streams.storage.partitions.segments import Segment, Segments, segment_path
 from amqp_streams.storage.plans.retention import AHEAD_MS
 from amqp_streams.storage.ports import (
     RETAINED_A_CALL,
@@ -52,9 +49,8 @@ from amqp_streams.storage.ports import (
     StoreFacts,
     Use,
 )
-from amqp_streams.storage.questions import Question
+from amqp_streams.storage.questions import Create, Delete, Question, Update
 from amqp_streams.storage.removing import Checkpoints, Removal
-from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import has_retention, retain
 
 
@@ -109,10 +105,6 @@ class DirectoryStore:
             tuning=opened.tuning,
             done=self._committed,
         )
-        self._records: Final[dict[str, LogRecord]] = {}
-        self._logs: Final[dict[str, StoredLog]] = {}
-        # Names of deleted logs whose files the keeper may still be removing: see `create`.
-        self._deleted: Final[set[str]] = set()
         self._ahead_ms: Final[dict[str, int]] = {}
         # What the next calls of `apply_retention` examine.
         self._to_retain: Final[deque[PartitionLog]] = deque()
@@ -123,10 +115,32 @@ class DirectoryStore:
             outstanding=self._outstanding,
             snapshot=partial(self._checkpoint, clean=False),
         )
+        self._logs: Final = self._new_logs()
+        self._changes: Final = Changes(self._files, self._outstanding, wait=self._wait_for_threads)
         for log, parts in opened.logs:
-            self._add(log, parts)
+            self._logs.add(log, [self._logs.partition(log, index, part) for index, part in enumerate(parts)])
         # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
         self._write_checkpoint(clean=False)
+
+    def _new_logs(self) -> Logs:
+        return Logs(
+            Parts(
+                files=self._files,
+                root=self.path,
+                reading=self._reading,
+                journal=self._journal,
+                flusher=self._flusher,
+                queue=self._committer,
+                admit=self._admit,
+                writer=self._writer,
+                keeper=self._keeper,
+                outstanding=self._outstanding,
+                checkpoints=self._checkpoints,
+                snapshot=partial(self._checkpoint, clean=False),
+                gone=self._gone,
+                freed=self._start,
+            )
+        )
 
     def _new_flusher(self, tuning: Tuning, now_ms: Callable[[], int]) -> Flusher:
         return Flusher(
@@ -174,7 +188,7 @@ class DirectoryStore:
     @property
     def logs(self) -> Mapping[str, StoredLog]:
         """See `Store.logs`."""
-        return self._logs
+        return self._logs.stored
 
     @property
     def queue(self) -> CommitQueue:
@@ -202,77 +216,35 @@ class DirectoryStore:
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
         """See `Store.create`."""
-        if log_name(name) in self._logs:
-            message = f"log {name} already exists"
-            raise ValueError(message)
-        if name in self._deleted:
-            self._wait_for_threads()  # first end their work on files of a deleted log of this name
-            self._deleted.discard(name)
-        log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), incarnation, settings)
-        try:
-            catalog.create_log(self._files, self.path, log)
-        except OSError as error:
-            raise opening.storage_error(self._folder(name), error) from error
-        folders = [self._folder(name) / str(index) for index in range(settings.partitions)]
-        stored = self._add(
-            log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders]
-        )
-        self._checkpoints.submit()
+        stored = self._changes.finish(name, self._logs.creating(Create(name, settings, incarnation)))
+        assert stored is not None, "the answer to a creation is the log"
         return stored
 
     def update(self, name: str, settings: LogSettings) -> StoredLog:
         """See `Store.update`."""
-        stored, old = self._logs[name], self._records[name]
-        if settings.partitions != len(stored.partitions):
-            message = (
-                f"log {name} has {len(stored.partitions)} partitions, and their number cannot be changed"
-            )
-            raise ValueError(message)
-        log = LogRecord(name, old.uid, old.incarnation, settings)
-        try:
-            catalog.write_log(self._files, self._folder(name), log)
-        except OSError as error:
-            raise opening.storage_error(self._folder(name), error) from error
-        # Only after the file is durable: if the write fails, the old settings stay in use.
-        for partition in self._partitions(name):
-            partition.settings = settings
-        self._records[name] = log
-        self._logs[name] = StoredLog(name, settings, log.incarnation, stored.partitions)
-        self._checkpoints.submit()
-        return self._logs[name]
+        stored = self._changes.finish(name, self._logs.updating(Update(name, settings)))
+        assert stored is not None, "the answer to an update is the log"
+        return stored
 
     def delete(self, name: str) -> None:
         """See `Store.delete`."""
-        log, partitions = self._records[name], self._partitions(name)
-        trash = self.path / "trash" / f"{log.uid:016x}"
-        self._wait_for_threads()  # the keeper may be writing a checkpoint that still contains the log
-        try:
-            with contextlib.suppress(OSError):  # also on a full disk; the file is written again below
-                # After a crash here, the next start serves the log again: the deletion was not confirmed.
-                self._write_checkpoint(clean=False, without=name)
-            self._files.rename(self._folder(name), trash)
-            self._files.fsync_dir(self.path / "logs")
-        except OSError as error:
-            raise opening.storage_error(self._folder(name), error) from error
-        # The deletion is durable. Release what refers to the files: their disk space is free only then.
-        for partition in partitions:
-            partition.stop(LogDeletedError(f"log {name} was deleted"))
-            self._journal.drop(partition)
-            self._flusher.forget(partition, partition.end)
-            for segment in partition.segments.row:
-                self._reading.forget(segment.path)
-                partition.segments.release(segment.path)
-        self._ahead_ms.pop(name, None)
-        del self._records[name], self._logs[name]
-        self._deleted.add(name)
-        checkpoint = self._checkpoint(clean=False)
-        # Removing large files takes time, so the keeper does it.
-        step = Call(partial(catalog.checkpoint_and_delete, self._files, self.path, checkpoint, trash))
-        self._outstanding.submit(self._keeper, [Work([step])], _forget)
+        self._changes.finish(name, self._logs.deleting(name))
 
-    def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:  # noqa: ARG002  no other machine
-        """See `Store.ask`."""
-        return at_once(self, question)
+    def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:
+        """See `Store.ask`. Changes are made in the keeper's thread."""
+        match question:
+            case Create(name):
+                begin = partial(self._logs.creating, question)
+            case Update(name):
+                begin = partial(self._logs.updating, question)
+            case Delete(name):
+                begin = partial(self._logs.deleting, name)
+            case _:
+                return at_once(self, question)
+        return self._changes.answer(name, question, request, begin)
+
+    def _gone(self, name: str) -> None:
+        self._ahead_ms.pop(name, None)
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
@@ -311,14 +283,16 @@ class DirectoryStore:
             # An append asks as well, but no append may come while the disk is full.
             self._flusher.space.ask(now_ms)
         for name in tuple(self._ahead_ms):
-            self._ahead_ms[name] = max(partition.last_ms for partition in self._partitions(name)) - now_ms
+            self._ahead_ms[name] = (
+                max(partition.last_ms for partition in self._logs.partitions(name)) - now_ms
+            )
             if self._ahead_ms[name] <= AHEAD_MS:
                 del self._ahead_ms[name]
         moved: list[tuple[Partition, int]] = []
         gone: list[Removal] = []
         if not self._to_retain:
-            kept = [name for name, log in self._records.items() if has_retention(log.settings)]
-            self._to_retain.extend(each for name in kept for each in self._partitions(name))
+            kept = [name for name, log in self._logs.records.items() if has_retention(log.settings)]
+            self._to_retain.extend(each for name in kept for each in self._logs.partitions(name))
         for _ in range(min(RETAINED_A_CALL, len(self._to_retain))):
             partition = self._to_retain.popleft()
             before = partition.start
@@ -338,6 +312,7 @@ class DirectoryStore:
         deadline = time.monotonic() + (math.inf if within_s is None else within_s)
         if self._lock is None:
             return True
+        self._changes.finish_all()
         while self._committer.dirty or self._committer.in_flight:
             self._committer.commit()
             if not self._outstanding.count:
@@ -346,7 +321,7 @@ class DirectoryStore:
         self.states.finish()
         # The remaining tasks only move records that were reported before.
         self.on_commit = _ignore
-        everything = [partition for name in self._logs for partition in self._partitions(name)]
+        everything = self._logs.all_partitions()
         self._drain()
         move_to_segments(everything, self._flusher, drain=self._drain, deadline=deadline)
         for executor in (self._writer, self._keeper, self._states_writer):
@@ -409,41 +384,21 @@ class DirectoryStore:
         for slot in self._journal.slots:
             if slot.file is file:
                 self._flusher.break_slot(slot, error)
-        for name in self._logs:
-            for partition in self._partitions(name):
-                # By folder, not by file: the segment may have been closed or dropped since.
-                if partition.segments.folder == file.path.parent:
-                    self._flusher.stop(partition, error)
+        for partition in self._logs.all_partitions():
+            # By folder, not by file: the segment may have been closed or dropped since.
+            if partition.segments.folder == file.path.parent:
+                self._flusher.stop(partition, error)
 
-    def _add(self, log: LogRecord, parts: Sequence[Restored]) -> StoredLog:
-        partitions: list[Partition] = []
-        for index, part in enumerate(parts):
-            segments = Segments(
-                self._folder(log.name) / str(index), log.seed(index), self._reading, part.row, part.producers
-            )
-            partitions.append(
-                PartitionLog(log, index, segments, self._admit, self.queue, start=part.start, end=part.end)
-            )
-        self._records[log.name] = log
-        self._logs[log.name] = StoredLog(log.name, log.settings, log.incarnation, tuple(partitions))
-        return self._logs[log.name]
-
-    def _partitions(self, name: str) -> list[PartitionLog]:
-        # `StoredLog` has the type of the interface; this store puts only `PartitionLog`s there.
-        return [partition for partition in self._logs[name].partitions if isinstance(partition, PartitionLog)]
-
-    def _folder(self, name: str) -> Path:
-        return self.path / "logs" / name
-
-    def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
-        logs = {name: log for name, log in self._records.items() if name != without}
+    def _checkpoint(self, *, clean: bool) -> Checkpoint:
         bounds = {
-            name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs
+            name: tuple((part.start, part.end) for part in log.partitions)
+            for name, log in self._logs.stored.items()
         }
-        return Checkpoint(clean, self._format.directory_id, logs, bounds, states=self.states.bytes)
+        records = dict(self._logs.records)
+        return Checkpoint(clean, self._format.directory_id, records, bounds, states=self.states.bytes)
 
-    def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
-        data = self._checkpoint(clean=clean, without=without).encode()
+    def _write_checkpoint(self, *, clean: bool) -> None:
+        data = self._checkpoint(clean=clean).encode()
         Replace(self.path / catalog.CHECKPOINT_FILE, data).run(self._files)
 
 

@@ -397,7 +397,7 @@ class Store(Protocol):
         """The answer to a question about logs: see `questions.py`.
 
         `LATER`: the store calls `request.ready` when the same question with the same request is answered or
-        raises. A change for a request that is cancelled happens nevertheless.
+        raises. A change happens although its request is cancelled. Appends may fail during a deletion.
 
         Raises:
             ValueError: the log to create already exists, or `update` raises it.

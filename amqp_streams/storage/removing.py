@@ -59,6 +59,10 @@ class Checkpoints:
         if not self._running:
             self._begin()
 
+    def forget(self, folder: Path) -> None:
+        """A log was deleted: a later log of its name gets files with the names of those in `gone`."""
+        self._gone = [each for each in self._gone if folder not in each.files[0].parents]
+
     def _begin(self) -> None:
         self._running, self._due = True, False
         gone, self._gone = self._gone, []

@@ -16,7 +16,7 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> Removal | 
     """Drop what is past retention; returns what to remove."""
     segments, settings = partition.segments, partition.settings
     # A stopped partition keeps its files for a repair. A write in flight changes the list of segments.
-    if partition.failure or partition.busy:
+    if not partition.writable or partition.busy:
         return None
     if segments.active_is_due(now_ms, settings.segment_ms):
         flusher.seal(partition)

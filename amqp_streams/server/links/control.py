@@ -16,7 +16,7 @@ import structlog
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
-from amqp_streams.node.lookups import Answering
+from amqp_streams.node.lookups import Answering, Begun
 from amqp_streams.node.reading import storage_refusal
 from amqp_streams.node.requests import RequestSteps
 from amqp_streams.node.writes import Wait
@@ -139,12 +139,36 @@ class _Waiting:
     request: Request | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Running:
     waiting: _Waiting
     request: Request
     carrier: Replier
     steps: RequestSteps
+    begun: Begun | None = None
+    """The end of a change that the request has begun."""
+
+
+@dataclass(slots=True, eq=False)
+class _Unanswered:
+    """A request that has begun a change, and whose link has ended: only its answer is dropped."""
+
+    name: str
+    owner: Owner
+    service: Service
+    running: _Running
+
+    def work(self) -> bool:
+        """Do the next step. See `turns.Worker`."""
+        try:
+            next(self.running.steps)
+        except StopIteration as ended:
+            self.service.audit.managed(self.owner.user, self.running.request, ended.value)
+        else:
+            return True
+        finally:
+            self.service.effects.soon()
+        return False
 
 
 class ManagementLink(IncomingLink[Managing]):
@@ -187,7 +211,14 @@ class ManagementLink(IncomingLink[Managing]):
         super().let_go()
         while self._waiting:
             self.service.turns.release(self.owner.number, len(self._waiting.popleft().message))
-        self._running = self._wait = None
+        running, self._running, self._wait = self._running, None, None
+        if running is None:
+            return
+        if running.begun is None:
+            running.steps.close()
+        else:
+            rest = _Unanswered(self.name, self.owner, self.service, running)
+            running.begun.then(partial(self.service.turns.add, rest))
 
     def work(self) -> bool:
         """Start the next request, or do the next step of the running one. See `turns.Worker`."""
@@ -203,6 +234,8 @@ class ManagementLink(IncomingLink[Managing]):
         running = self._running
         try:
             self._wait = next(running.steps)
+            if isinstance(self._wait, Begun):
+                running.begun = self._wait
         except StopIteration as ended:
             self._answer(running, ended.value)
         except Exception as error:

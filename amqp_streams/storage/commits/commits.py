@@ -123,7 +123,7 @@ class Committer:
             self.wanted = False
             return
         # The other partitions take part in the commit as well: `_submit` fails their pending records.
-        able = [partition for partition in self.dirty if not (partition.failure or partition.refusal)]
+        able = [partition for partition in self.dirty if not partition.refused]
         direct = self._choose_direct(able)
         journaled = [partition for partition in able if partition not in direct]
         if journaled and not self._room(journaled):
@@ -196,7 +196,7 @@ class Committer:
         for partition in dirty:
             commit.bytes += partition.pending_bytes
             commit.events += partition.pending_count
-            if error := partition.failure or partition.refusal:
+            if error := partition.refused:
                 commit.failures[partition] = error
                 partition.give_up_pending()
                 # Until the failure is reported: events that follow lost ones must not be stored before it.

@@ -144,6 +144,14 @@ class Flusher:
         """Everything below `start` was removed from the partition; its runs in memory go as well."""
         self.recent.drop(partition, partition.forget_below(start))
 
+    def resume(self, partition: PartitionLog) -> None:
+        """The log of the partition could not be deleted: its records are written to segments again."""
+        runs = partition.stay()
+        self.recent.drop(partition, [base for base, _ in runs])
+        for base, size in runs:
+            self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)
+        self._due[partition] = None
+
     def uses(self) -> dict[str, Use]:
         """How much of each bound is used, by name."""
         held = sum(1 for slot in self._journal.slots if slot.holds)
@@ -159,8 +167,8 @@ class Flusher:
         """
         while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
             # A stopped partition never writes its runs to a segment, and readers need them: they leave the
-            # list but stay in memory.
-            if not partition.evict_first() and partition.failure is None:
+            # list but stay in memory. So do those of a log whose deletion is in flight: see `resume`.
+            if not partition.evict_first() and partition.writable:
                 self.flush(partition)
                 return
             self.recent.drop_oldest()
@@ -169,7 +177,7 @@ class Flusher:
 
     def flush(self, partition: PartitionLog) -> None:
         """Write all records that are not yet in a segment, unless a write is in flight."""
-        if partition.busy or partition.failure or not (chunks := partition.unflushed()):
+        if partition.busy or not partition.writable or not (chunks := partition.unflushed()):
             return
         try:
             # No sync: the journal still has the records. The keeper syncs the segment later, for many
@@ -247,7 +255,9 @@ class Flusher:
         """Sync what was written to the active segment so far, unless a sync is in flight."""
         active = partition.segments.active
         # An empty segment has nothing to sync, but its index may have to keep the table of producers.
-        if partition.syncing or partition.failure or not (active.bytes or (with_index and active.exists)):
+        if partition.syncing or not partition.writable:
+            return
+        if not (active.bytes or (with_index and active.exists)):
             return
         try:
             steps: list[Step] = [SyncFile(partition.segments.file(active))]

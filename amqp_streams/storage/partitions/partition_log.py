@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, overload
 
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import CorruptionError, LogDeletedError, StorageError
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import cut, join, join_formats
@@ -67,6 +67,8 @@ class PartitionLog:
         self.failure: StorageError | None = None
         # Until the pending records have failed: see `lose`.
         self.refusal: StorageError | None = None
+        self.leaving: LogDeletedError | None = None
+        """Set while the deletion of the log is in flight."""
         self.busy = False
         """A write to its segments is in flight; at most one is."""
         self.syncing = False
@@ -124,6 +126,25 @@ class PartitionLog:
         """Refuse appends until the store is opened again. Durable records stay readable."""
         self.failure = error
 
+    def leave(self, error: LogDeletedError) -> None:
+        """The deletion of the log has begun: refuse appends, fail pending records, and write no segment."""
+        self.leaving = error
+
+    def stay(self) -> list[tuple[int, int]]:
+        """The log could not be deleted: undo `leave`. Returns base and size of the runs in memory."""
+        self.leaving = None
+        return [(chunk.base, size) for chunk, size in zip(self.tail, self._tail_sizes, strict=True)]
+
+    @property
+    def refused(self) -> StorageError | None:
+        """Why appends are refused; None: they are not."""
+        return self.failure or self.refusal or self.leaving
+
+    @property
+    def writable(self) -> bool:
+        """Whether its records may be written to segments."""
+        return self.failure is None and self.leaving is None
+
     # -- appending
 
     @property
@@ -152,7 +173,7 @@ class PartitionLog:
         """See `Partition.append`."""
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
-        if error := self.failure or self.refusal:
+        if error := self.refused:
             # Without this, the stored error would collect a traceback at each raise, and keep the messages in
             # its frames in memory.
             raise error.with_traceback(None)
@@ -285,7 +306,10 @@ class PartitionLog:
             return None
         tail = self.tail
         if not tail or at < tail[0].base:
-            return self.segments.read(at, bytes_max, tail[0].base if tail else self.end, request)
+            try:
+                return self.segments.read(at, bytes_max, tail[0].base if tail else self.end, request)
+            except CorruptionError as error:
+                raise self._reason(error) from None
         index = bisect_right(tail, at, key=_base) - 1
         chunk, size = tail[index], self._tail_sizes[index]
         if at > chunk.base or size > bytes_max:
@@ -309,7 +333,10 @@ class PartitionLog:
         tail = self.tail
         # If the first run in memory begins later, the wanted record may be in a segment.
         if not tail or tail[0].timestamps[0] > after_ms:
-            found = self.segments.seek_timestamp(after_ms, request)
+            try:
+                found = self.segments.seek_timestamp(after_ms, request)
+            except CorruptionError as error:
+                raise self._reason(error) from None
             if found is LATER:
                 return LATER
             if found is not None and (not tail or found < tail[0].base):
@@ -318,6 +345,12 @@ class PartitionLog:
         if index == len(tail):
             return self.end
         return tail[index].base + bisect_right(tail[index].timestamps, after_ms)
+
+    def _reason(self, error: CorruptionError) -> StorageError:
+        """Why a record cannot be read: the files of a deleted log are missing, but not damaged."""
+        if isinstance(self.failure, LogDeletedError):
+            return self.failure.with_traceback(None)
+        return self.leaving.with_traceback(None) if self.leaving else error
 
     def follow(self) -> None:
         """See `Partition.follow`."""

@@ -70,11 +70,13 @@ class Reading:
             self._open.move_to_end(path)
         return file
 
-    def forget(self, path: Path) -> None:
-        """Drop a file that will be removed from both caches."""
-        self._open.pop(path, None)
-        # Searches the whole cache: only retention and deletion call this.
-        for key in [key for key in self._cache if key[0] == path]:
+    def forget(self, *paths: Path) -> None:
+        """Drop files that will be removed from both caches."""
+        for path in paths:
+            self._open.pop(path, None)
+        # Searches the whole cache once: only retention and deletion call this.
+        gone = frozenset(paths)
+        for key in [key for key in self._cache if key[0] in gone]:
             self._cached -= self._cache.pop(key)[0]
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """The logs of a node by their addresses."""
 
+from functools import partial
 from itertools import count
 
 import pytest
@@ -8,6 +9,8 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.node.logs import LogCounters, Logs
+from amqp_streams.node.lookups import Answering
+from amqp_streams.node.writes import Wait
 from amqp_streams.policy import AccessRule, Right
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.steps import finish
@@ -80,3 +83,42 @@ def test_logs_on_demand_are_for_users_with_the_right_and_few() -> None:
     with pytest.raises(PeerError) as refused:
         known.at("other")
     assert refused.value.condition == names.RESOURCE_LIMIT_EXCEEDED
+
+
+def change(done: list[int], number: int, wait: Wait | None = None) -> Answering[None]:
+    if wait is not None:
+        yield wait
+    done.append(number)
+
+
+def test_changes_of_a_log_follow_each_other_however_many_wait() -> None:
+    known, done, first = logs(MemoryStore()), list[int](), Wait()
+    callers = [known.changing("temps", change(done, 0, first), 1)]
+    callers += [known.changing("temps", change(done, number), 1) for number in range(1, 3000)]
+    for caller in callers:
+        # As an attach: it continues within the call of the store.
+        next(caller).then(partial(finish, caller))
+    finish(known.changing("other", change(done, -1), 1))
+    finish(known.changing("temps", change(done, -2), None))
+    assert done == [-1, -2], "other logs do not wait, and neither does a caller that cannot"
+    first.ended(None, 0)
+    assert done[2:] == list(range(3000))
+    finish(known.changing("temps", change(done, 3000), 1))
+    assert done[-1] == 3000
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_caller_that_leaves_before_its_turn_gives_it_back(*, granted: bool) -> None:
+    known, done, first = logs(MemoryStore()), list[int](), Wait()
+    callers = [known.changing("temps", change(done, 0, first), 1)]
+    callers += [known.changing("temps", change(done, number), 1) for number in (1, 2)]
+    for caller in callers:
+        next(caller)
+    if granted:
+        first.ended(None, 0)
+        callers[1].close()
+    else:
+        callers[1].close()
+        first.ended(None, 0)
+    finish(callers[2])
+    assert done == [0, 2]

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.node.lookups import Lookups, asked, sought
+from amqp_streams.node.lookups import Answering, Begun, Lookups, asked, carried_out, sought
+from amqp_streams.node.writes import Wait
 from amqp_streams.storage.ports import Partition
 from amqp_streams.storage.questions import Create, Find
 from amqp_streams.streams.steps import finish
@@ -122,3 +123,66 @@ def test_a_question_waits_for_the_store_or_is_answered_at_once() -> None:
         next(steps)
     assert end.value.value is store.logs["log"]
     assert finish(asked(store, Find("log"), None)) is store.logs["log"]
+
+
+class Change:
+    """A change that waits twice."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.waits = [Wait(), Wait()]
+        self.done: list[str] = []
+        self._error = error
+
+    def steps(self) -> Answering[str]:
+        yield from self.waits
+        self.done.append("changed")
+        if self._error is not None:
+            raise self._error
+        return "answer"
+
+    def then(self) -> None:
+        self.done.append("then")
+
+    def end(self) -> None:
+        for wait in self.waits:
+            wait.ended(None, 0)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_change_that_has_begun_continues_without_its_caller(*, leaves: bool) -> None:
+    change = Change()
+    caller = carried_out(change.steps(), change.then)
+    wait = next(caller)
+    assert isinstance(wait, Begun)
+    wait.then(lambda: change.done.append("answered"))
+    if leaves:
+        caller.close()
+    change.waits[0].ended(None, 0)
+    assert change.done == []
+    change.waits[1].ended(None, 0)
+    assert change.done == ["changed", "answered", "then"]
+    if not leaves:
+        assert _result(caller) == "answer"
+
+
+def test_the_caller_of_a_change_gets_its_error() -> None:
+    change = Change(KeyError("log"))
+    caller = carried_out(change.steps(), change.then)
+    next(caller)
+    change.end()
+    assert change.done == ["changed", "then"]
+    with pytest.raises(KeyError, match="log"):
+        next(caller)
+
+
+def test_a_change_that_waits_for_nothing_is_answered_at_once() -> None:
+    change = Change()
+    change.end()
+    assert _result(carried_out(change.steps(), change.then)) == "answer"
+    assert change.done == ["changed", "then"]
+
+
+def _result(caller: Answering[str]) -> str:
+    with pytest.raises(StopIteration) as end:
+        next(caller)
+    return str(end.value.value)

@@ -17,7 +17,7 @@ from amqp_streams.storage import DirectoryStore, Finding, Tuning
 from amqp_streams.storage.disk.files import Files
 from amqp_streams.storage.disk.work import Executor, LoopCall, Results, Task, run
 from amqp_streams.storage.ports import CommitDone, Later, Partition, ReadRequest, Store, StoredLog
-from amqp_streams.storage.questions import Question
+from amqp_streams.storage.questions import Find, Question, Refresh
 from amqp_streams.testing import FaultyFiles, Lateness
 from tests.simulation.machine.schedule import MS, Schedule
 
@@ -160,7 +160,8 @@ class SimulatedStore(DirectoryStore):
         return self.threads[0], self.threads[1], self.threads[2]
 
     def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:
-        if self.late is None:
+        # A change answers late by itself.
+        if self.late is None or not isinstance(question, Find | Refresh):
             return super().ask(question, request)
         return self.late.answer(request, question, partial(super().ask, question, request))
 
@@ -176,11 +177,7 @@ class SimulatedStore(DirectoryStore):
 
     def _wait_for_threads(self) -> None:
         for thread in self.threads[:2]:
-            thread.at_once = True
             thread.finish()
-        super()._wait_for_threads()
-        for thread in self.threads[:2]:
-            thread.at_once = False
 
     def _committed(self, done: CommitDone) -> None:
         self.tell()

@@ -1,0 +1,1 @@
+"""Changes of logs: their parts on the disk, and their order."""

@@ -1,0 +1,87 @@
+"""A crash at any operation of a change."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.questions import Create, Question, Update
+from amqp_streams.testing import FaultyFiles
+from tests.amqp_streams.storage.changes.steps import DELETE, Fault, crash, opened
+from tests.amqp_streams.storage.conftest import NOW
+from tests.amqp_streams.storage.held import HeldHand
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+QUESTIONS: list[tuple[Question, ...]] = [
+    (Create("new", LogSettings(partitions=3), "n"),),
+    (Update("log", LogSettings(segment_bytes=64 << 10, retention_ms=7000)),),
+    (DELETE,),
+    (DELETE, Create("log", LogSettings(partitions=2), "2")),
+]
+
+
+def state(store: DirectoryStore) -> dict[str, tuple[str, int, int | None, int]]:
+    """The logs: incarnation, partitions, retention and end."""
+    return {
+        name: (
+            log.incarnation,
+            len(log.partitions),
+            log.settings.retention_ms,
+            log.partitions[0].end,
+        )
+        for name, log in store.logs.items()
+    }
+
+
+def change(hand: HeldHand, questions: tuple[Question, ...], after: Callable[[], object]) -> None:
+    """Make changes while retention and checkpoints come in between; `after`: called after each of them."""
+    for question in questions:
+        asked = hand.ask_later(question)
+        hand.store.apply_retention(NOW + 10_000)
+        hand.work()
+        assert asked.calls
+        after()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+@pytest.mark.parametrize(
+    "questions", QUESTIONS, ids=lambda questions: "-".join(type(each).__name__ for each in questions)
+)
+def test_a_crash_at_any_operation_leaves_each_log_as_before_or_after_a_change(
+    questions: tuple[Question, ...], *, power: bool
+) -> None:
+    """Nothing seems lost, and nothing that was answered is undone."""
+    hand, _ = opened()
+    states = [state(hand.held)]
+    change(hand, questions, lambda: states.append(state(hand.held)))
+    for survived in range(200):
+        files, answered = FaultyFiles(), list[None]()
+        hand, _ = opened(files)
+        files.fault = _kill_after(survived)
+        try:
+            change(hand, questions, lambda: answered.append(None))  # noqa: B023  called at once
+        except Killed:
+            files.fault = lambda operation, path: 0
+            assert state(crash(hand, files, power=power)) in states[len(answered) : len(answered) + 2]
+        else:
+            assert survived > 5, "operations were counted"
+            return
+    pytest.fail("the changes have an end")
+
+
+def _kill_after(count: int) -> Fault:
+    left = [count]
+
+    def fault(operation: str, path: Path) -> int:
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        return 0
+
+    return fault
