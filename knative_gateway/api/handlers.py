@@ -1,7 +1,6 @@
 """The verbs on collections and objects: a request becomes an answer. [io]"""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from starlette.responses import Response, StreamingResponse
 
 from knative_gateway.api import reading
 from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
-from knative_gateway.api.listing import list_document, object_document, page, selector
+from knative_gateway.api.listing import json_text, list_text, object_document, objects_text, page, selector
 from knative_gateway.api.negotiation import form
 from knative_gateway.api.objects import Namespaces, Objects, Written
+from knative_gateway.api.stepping import filtered
 from knative_gateway.api.targets import STATUS, Target
 from knative_gateway.api.watching import events, watch_of
 from knative_gateway.ports import ResourceStore
@@ -125,8 +125,10 @@ class Handlers:
 
     async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
-        part = page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
-        return answer(list_document(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
+        part = await page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
+        return _answered(
+            await list_text(kind, part, wanted, now_ms=self._now_ms(), include=_include(request))
+        )
 
     def _watch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         wanted = form(request.headers.get("accept", ""))
@@ -146,7 +148,7 @@ class Handlers:
             try:
                 async with aclosing(stream) as changes:
                     async for event in changes:
-                        yield _json(event) + b"\n"
+                        yield json_text(event) + b"\n"
             finally:
                 self._watches -= 1
 
@@ -197,7 +199,7 @@ class Handlers:
         version, found = await self._objects.list(kind, target.namespace)
         # The list is taken once. Objects that are created while the collection is deleted stay, as in
         # Kubernetes.
-        chosen = [each for each in found if matches(each)]
+        chosen = await filtered(found, matches)
         gone: list[Object] = []
         if kind.namespaced and not reading.dry_run(
             request, options
@@ -218,13 +220,7 @@ class Handlers:
                     raise
                 continue
             gone.append(deleted)
-        items = {
-            "kind": kind.list_kind,
-            "apiVersion": kind.api_version,
-            "metadata": {"resourceVersion": str(version)},
-            "items": gone,
-        }
-        return answer(items)
+        return _answered(await objects_text(kind, {"resourceVersion": str(version)}, gone))
 
     async def _action(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         if request.method == "GET" and target.subresource == DELIVERIES:
@@ -277,9 +273,11 @@ class Handlers:
 
 def answer(document: object, code: int = 200) -> Response:
     """Return a JSON answer."""
-    return Response(
-        _json(document), code, media_type="application/json", headers={"cache-control": "no-cache, private"}
-    )
+    return _answered(json_text(document), code)
+
+
+def _answered(text: bytes, code: int = 200) -> Response:
+    return Response(text, code, media_type="application/json", headers={"cache-control": "no-cache, private"})
 
 
 def nowhere() -> StatusError:
@@ -292,10 +290,6 @@ def not_allowed() -> StatusError:
     return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
     )
-
-
-def _json(document: object) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _include(request: Request) -> str:

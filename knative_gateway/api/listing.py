@@ -1,4 +1,4 @@
-"""Lists in pages, with selectors, in the form that the client asked for. Pure.
+"""Lists in pages, with selectors, in the form that the client asked for, in steps. [io]
 
 A page continues after the last name of the previous page. All pages have the version of the first one, so a
 client that watches from this version sees every change that was made while it read the pages.
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from knative_gateway.api.negotiation import Form
+from knative_gateway.api.stepping import filtered, for_each
 from knative_gateway.resources.kinds import Kind
 from knative_gateway.resources.objects import Object, name_of, namespace_of
-from knative_gateway.resources.printing import partial, table
+from knative_gateway.resources.printing import partial, row, table
 from knative_gateway.resources.refusals import bad_request
 from knative_gateway.resources.selectors import Selector, everything, field_selector, label_selector
 
@@ -50,7 +51,7 @@ def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
     return (lambda object_: all(matches(object_) for matches in chosen)) if chosen else everything
 
 
-def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
+async def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
     """Return the requested page of a sorted list.
 
     Raises:
@@ -62,7 +63,7 @@ def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str
         version, after = _read(query["continue"])
     # The token names the last object and not an index: objects that are created or deleted between two pages
     # move no other object.
-    found = [each for each in objects if (after is None or _identity(each) > after) and matches(each)]
+    found = await filtered(objects, lambda each: (after is None or _identity(each) > after) and matches(each))
     limit = number(query, "limit")
     if not limit or len(found) <= limit:
         return Page(version, found)
@@ -84,31 +85,39 @@ def number(query: Mapping[str, str], name: str) -> int:
     return int(written)
 
 
-def list_document(
-    kind: Kind, part: Page, form: Form, *, now_ms: int, include: str = "Metadata"
-) -> dict[str, object]:
-    """Return the list in the requested form."""
+async def list_text(kind: Kind, part: Page, form: Form, *, now_ms: int, include: str = "Metadata") -> bytes:
+    """Return the JSON text of the list in the requested form."""
     more: dict[str, object] = (
         {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
     )
     version = str(part.version)
     if form is Form.TABLE:
-        return table(kind, part.objects, now_ms=now_ms, version=version, include=include, more=more)
+        head = table(kind, (), now_ms=now_ms, version=version, include=include, more=more)
+        rows = await for_each(
+            part.objects, lambda each: json_text(row(kind, each, now_ms=now_ms, include=include))
+        )
+        return _with_items(head, "rows", rows)
     metadata = {"resourceVersion": version, **more}
     if form is Form.METADATA:
-        items = [partial(each) for each in part.objects]
-        return {
-            "kind": "PartialObjectMetadataList",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": metadata,
-            "items": items,
-        }
-    return {
-        "kind": kind.list_kind,
-        "apiVersion": kind.api_version,
-        "metadata": metadata,
-        "items": list(part.objects),
-    }
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return _with_items(head, "items", await for_each(part.objects, lambda each: json_text(partial(each))))
+    return await objects_text(kind, metadata, part.objects)
+
+
+async def objects_text(kind: Kind, metadata: Mapping[str, object], objects: Sequence[Object]) -> bytes:
+    """Return the JSON text of a list of whole objects."""
+    head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+    return _with_items(head, "items", await for_each(objects, json_text))
+
+
+def _with_items(head: Mapping[str, object], name: str, items: Sequence[bytes]) -> bytes:
+    rest = json_text({key: value for key, value in head.items() if key != name})
+    return b'%s,"%s":[%s]}' % (rest[:-1], name.encode(), b",".join(items))
+
+
+def json_text(document: object) -> bytes:
+    """Return the JSON text of an answer, or of a part of it."""
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def object_document(
