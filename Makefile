@@ -37,10 +37,11 @@ scenarios: setup  ## play the transcripts of the specification over the wire, wi
 	$(BIN)/python -m tests.scenarios wire $(CLIENTS)
 
 # Half of the time, a test waits for a disk or for another process.
-FORKS ?= $(shell expr 2 \* $$(nproc))
+FORKS ?= $(shell expr 3 \* $$(nproc))
 TESTS := $(BIN)/python -m pytest -p tests.forks --forks $(FORKS)
-test: setup  ## run the unit, property, specification, acceptance and short crash tests
-	$(TESTS) --hypothesis-profile=quick -m 'not heavy and not slow'
+HEAVY ?=
+test: setup  ## run the unit, property, specification, acceptance and short crash tests (HEAVY=yes: together with those of make heavy, as CI does)
+	$(TESTS) $(if $(HEAVY),-m 'not slow',--hypothesis-profile=quick -m 'not heavy and not slow')
 
 heavy: setup  ## run the tests that make test leaves out: Spark, Kafka brokers, browser, attacks; each property with all its examples
 	$(TESTS) -m '(heavy or hypothesis) and not slow'

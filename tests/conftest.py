@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, find, settings
+from hypothesis import strategies as st
 
 from tests import forks
 from tests.kafka_brokers import kafka, mock_kafka
@@ -18,7 +19,7 @@ from tests.preloaded import journals, launching
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make test` takes a part of the examples, `make heavy` takes all.
+# `make test` takes a part of the examples; CI and `make heavy` take all.
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=25)
 settings.load_profile("untimed")
 
@@ -50,6 +51,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {forks.KAFKA, forks.SPARK} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.heavy)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have Hypothesis read the constants of all modules and the tables of Unicode once. Each fork would
+    take four seconds of CPU for it, in a new checkout.
+    """
+    if session.config.getoption("forks", 0):
+        find(st.characters(codec="utf-8"), lambda _: True, settings=settings(database=None))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,8 @@ import signal
 import struct
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,22 +31,23 @@ SPARK: Final = "spark"
 KAFKA: Final = "kafka"
 _SHARED: Final = {SPARK: "spark: SparkSession", KAFKA: "kafka: Cluster"}
 """What the tests of many files share, and how their functions take it."""
-FIRST: Final = (
-    SPARK,
-    KAFKA,
-    "tests/test_tutorial.py",
-    "tests/attack/",
-    "tests/acceptance/",
-    "tests/crash/",
-    "tests/web_console/browser/",
-    "tests/simulation",
-    "tests/fuzz/",
-    "tests/test_extras.py",
-    "tests/amqp_streams/client/test_against_server.py",
-    "tests/knative_gateway/test_server.py",
+FIRST: Final[tuple[tuple[str, ...], ...]] = (
+    (SPARK,),
+    (KAFKA,),
+    ("tests/web_console/browser/",),
+    ("tests/test_tutorial.py",),
+    ("tests/attack/",),
+    # The former wait most of their time, the latter compute.
+    ("tests/acceptance/", "tests/simulation"),
+    ("tests/crash/", "tests/fuzz/"),
+    ("tests/knative_gateway/test_server.py",),
+    ("tests/test_extras.py",),
+    ("tests/amqp_streams/client/test_against_server.py",),
+    ("tests/amqp_streams/client/test_examples.py",),
+    ("tests/knative_gateway/store/test_silent_database.py",),
 )
-"""What the forks begin with: while a long unit runs at the end, the other forks wait. The other files follow
-by the number of their tests.
+"""What the forks begin with: while a long unit runs at the end, the other forks wait. Units of one row take
+turns. The other files follow by the number of their tests.
 """
 SPREAD: Final = (
     "tests/acceptance/",
@@ -97,11 +99,21 @@ def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:
     members: dict[str, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
         members.setdefault(unit_of(nodeid, root), []).append(index)
-    rank = {
-        name: next((number for number, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
-        for name in members
-    }
-    return [members[name] for name in sorted(members, key=lambda name: (rank[name], -len(members[name])))]
+    return [members[name] for name in _in_order(members)]
+
+
+def _in_order(members: Mapping[str, Sequence[int]]) -> list[str]:
+    """The names of the units, in the order in which they begin."""
+    kinds = [(row, place, start) for row, starts in enumerate(FIRST) for place, start in enumerate(starts)]
+    turns: Counter[tuple[int, int]] = Counter()
+    keys: dict[str, tuple[int, int, int]] = {}
+    for name in sorted(members, key=lambda name: -len(members[name])):
+        row, place = next(
+            ((row, place) for row, place, start in kinds if name.startswith(start)), (len(FIRST), 0)
+        )
+        keys[name] = (row, turns[row, place], place)
+        turns[row, place] += 1
+    return sorted(members, key=lambda name: keys[name])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -166,3 +166,13 @@ def test_units_are_files_spark_and_single_tests(tmp_path: Path) -> None:
     nodeids = ["tests/a.py::1", "tests/s.py::1", "tests/b.py::1", f"{spread}c.py::1"]
     nodeids += ["tests/b.py::2", "tests/t.py::1", f"{spread}c.py::2"]
     assert forks.units(nodeids, tmp_path) == [[1, 5], [3], [6], [2, 4], [0]]
+
+
+def test_what_waits_and_what_computes_begin_in_turns(tmp_path: Path) -> None:
+    waits, computes = next(row for row in forks.FIRST if len(row) > 1)
+    names = [f"{waits}{name}.py" for name in "abc"] + [f"{computes}/{name}.py" for name in "de"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    nodeids = [f"{name}::1" for name in names]
+    assert forks.units(nodeids, tmp_path) == [[0], [3], [1], [4], [2]]
