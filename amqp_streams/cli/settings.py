@@ -22,7 +22,7 @@ from amqp_streams.config import (
     ProducerSettings,
 )
 from amqp_streams.errors import ConfigError
-from amqp_streams.kafka_settings import KafkaSettings
+from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from service_parts.errors import SettingError
 from service_parts.settings import sources
@@ -166,7 +166,13 @@ def node_settings(
         ConfigError: one line for each setting that is not valid, with its name, its source and the valid
         values.
     """
-    return _validated(_given(flags, environment, file, file_source))
+    given = _given(flags, environment, file, file_source)
+    if not given.keys() & {("data_dir",), ("store",)}:
+        message = (
+            f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
+        )
+        raise ConfigError(message)
+    return _validated(given)
 
 
 def checked_settings(
@@ -174,11 +180,18 @@ def checked_settings(
 ) -> dict[Name, Given]:
     """Return the settings that flags, variables and the file give, with their sources.
 
+    A missing data_dir is not an error: the settings can be shown before the directory is chosen.
+
     Raises:
         ConfigError: as `node_settings`.
     """
     given = _given(flags, environment, file, "--config")
-    _validated(given)
+    store = given.get(("store",))
+    is_missing = all(name[0] != "data_dir" for name in given)
+    if is_missing and (store is None or store.value != StoreKind.KAFKA):
+        _validated({**given, ("data_dir",): Given(".", "default")})
+    else:
+        _validated(given)
     return given
 
 
@@ -199,11 +212,6 @@ def _given(
     in_environment = from_environment(environment, known, _LISTS)
     # Later sources replace earlier ones: file, environment, flags.
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
-    if not given.keys() & {("data_dir",), ("store",)}:
-        message = (
-            f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
-        )
-        raise ConfigError(message)
     for name, one in given.items():
         # `nested` could not represent both.
         clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)

@@ -28,10 +28,22 @@ def test_each_source_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize("words", [[], ["--store", "directory"]])
+def test_the_settings_of_a_node_are_shown_before_its_directory_is_chosen(words: list[str]) -> None:
+    runner = CliRunner(env={"AMQP_STREAMS_DATA_DIR": None, "AMQP_STREAMS_CONFIG": None})
+    done = runner.invoke(node_main, ["config", "show", "--json", *words])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["settings"]
+    assert found["data_dir"] == {"value": None, "source": "default"}
+    assert found["listen"]["value"] == ["127.0.0.1:5672"]
+
+
 @pytest.mark.parametrize(
     ("main", "words", "sentence"),
     [
         (node_main, ["--data-dir", "d", "--listen", "nowhere"], "'nowhere' is not a valid address"),
+        (node_main, ["--sync", "sometimes"], "sync (--sync)"),
+        (node_main, ["--store", "kafka"], "--kafka-servers"),
         (gateway_main, ["--listen", "nowhere"], "'nowhere' is not a valid address"),
     ],
 )
