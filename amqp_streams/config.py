@@ -5,7 +5,6 @@ receives plain values. Users may leave out `_ms` (`retention = "7d"`); both name
 has the settings for access rules and quotas.
 """
 
-import ipaddress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -17,24 +16,13 @@ from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
-from service_parts.settings.fields import Bytes, Milliseconds, Settings
+from service_parts.settings.consoles import ConsoleSettings
+from service_parts.settings.fields import Bytes, Milliseconds, Settings, TrustedProxy
 from service_parts.settings.listeners import Listener as Address
 
 PRODUCERS_MAX: Final = 100_000
 
 LogName = Annotated[str, AfterValidator(log_name)]
-
-
-def _network(text: str) -> str:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        message = f"{text[:64]!r} is not a valid IP address or network: use for example 10.0.0.0/8"
-        raise ValueError(message) from None
-    return text
-
-
-TrustedProxy = Annotated[str, AfterValidator(_network)]
 
 
 def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as a default of any type
@@ -295,32 +283,6 @@ class Listener(Address):
     """One address to listen on: `127.0.0.1:5672`, `[::1]:5672`, `0.0.0.0:5671` with tls."""
 
     tls: bool = False
-
-
-class ConsoleSettings(Settings):
-    """The web console, which the node runs in a process of its own. It needs the extra `console`."""
-
-    listen: Address = Field(
-        description="Where browsers connect, for example `127.0.0.1:8081`. The admin listener redirects"
-        " `/console` there."
-    )
-    url: str | None = Field(
-        default=None,
-        description="How the console connects to the node: a URL without a user. By default the first address"
-        " of `listen`; required if all of them use TLS, because the certificate has a name.",
-    )
-    ca: Path | None = Field(
-        default=None, description="Authorities that signed the certificate of the node, PEM, for `url`."
-    )
-    hosts: tuple[str, ...] = Field(
-        default=(),
-        description="Names by which browsers may reach the console. By default on loopback `localhost`, else"
-        " all.",
-    )
-    anonymous: AnonymousAccess = Field(
-        default=AnonymousAccess.LOOPBACK,
-        description="Which browsers may continue without a login, if the node allows it.",
-    )
 
 
 class NodeSettings(Settings):

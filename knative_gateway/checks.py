@@ -9,6 +9,7 @@ from knative_gateway.api import Api, ApiSettings, Namespaces, load_directory
 from knative_gateway.config import GatewaySettings
 from knative_gateway.http.listening import server_context
 from knative_gateway.part_settings import destinations, subscribers_tls
+from knative_gateway.running.console import check_console
 from knative_gateway.security.access import Gate
 from knative_gateway.security.tokens import credentials, wall_ms
 from knative_gateway.store.database import Database
@@ -16,7 +17,7 @@ from knative_gateway.store.opening import open_store, sqlite_url
 
 
 def check_settings(settings: GatewaySettings) -> None:
-    """Read certificates, tokens, keys and the directory of resources, and check URLs and rules.
+    """Read certificates, tokens, keys and the directory of resources, and check URLs, rules and the console.
 
     Does not connect to the node, the state database or subscribers.
 
@@ -25,6 +26,8 @@ def check_settings(settings: GatewaySettings) -> None:
     """
     ServiceMap.parse(settings.services)
     destinations(settings)
+    if settings.console is not None:
+        check_console(settings.console)
     asyncio.run(_check_stored(settings, check_files(settings)))
 
 

@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
 from amqp_streams.client.endpoints.address import parse_all
 from knative_gateway.security.access import Verb
+from service_parts.settings import consoles
 from service_parts.settings.choices import LogFormat, LogLevel
-from service_parts.settings.fields import Settings
+from service_parts.settings.fields import Settings, TrustedProxy
 from service_parts.settings.listeners import Listener
 from service_parts.tokens.algorithms import PublicKeyAlgorithm
 
@@ -100,6 +101,25 @@ class TlsSettings(Settings):
 
     certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
     key: Path = Field(description="Private key of the certificate, PEM. Read again on SIGHUP.")
+
+
+class ConsoleSettings(consoles.ConsoleSettings):
+    """The web console, which the gateway runs in a process of its own. It needs the extra `console`."""
+
+    trusted_proxies: Annotated[tuple[TrustedProxy, ...], BeforeValidator(_as_list)] = Field(
+        default=(),
+        description=(
+            "Addresses and networks of proxies whose `X-Forwarded-…` headers the console trusts, in addition"
+            " to this machine."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _is_a_gateway(self) -> Self:
+        if self.url is not None and not _URL.fullmatch(self.url):
+            message = f"url: {self.url!r} is not an http:// or https:// URL"
+            raise ValueError(message)
+        return self
 
 
 class Limits(Settings):
@@ -282,6 +302,7 @@ class GatewaySettings(Settings):
             "that the gateway listens on."
         ),
     )
+    console: ConsoleSettings | None = None
     tls: TlsSettings | None = None
     log_format: LogFormat = Field(
         default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`)."
@@ -361,6 +382,9 @@ class GatewaySettings(Settings):
                 raise ValueError(message)
         if self.public_url is not None and "@" in self.public_url:
             message = "public_url must not contain a user or password, because it is public"
+            raise ValueError(message)
+        if self.console is not None and self.console.url is None and self.tls is not None:
+            message = "the listeners use TLS: set console.url to a URL with the name in the certificate"
             raise ValueError(message)
         if self.rules and self.tokens is None and self.jwt is None:
             message = "rules need tokens or jwt: without them the gateway cannot distinguish users"

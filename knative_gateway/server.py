@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -47,6 +46,7 @@ from knative_gateway.part_settings import (
 from knative_gateway.reloading import warn_of_restart
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.addresses import base_url
+from knative_gateway.running.console import GatewayConsole
 from knative_gateway.running.figures import GatewayFigures
 from knative_gateway.running.merging import pack_registry
 from knative_gateway.running.parent import Alone, Parent, ParentLink, raise_error
@@ -55,7 +55,7 @@ from knative_gateway.running.supervising import Supervisor
 from knative_gateway.security.access import Gate
 from knative_gateway.security.inward import Inward
 from knative_gateway.security.tokens import credentials, wall_ms
-from knative_gateway.store.opening import Store, open_store, sqlite_url
+from knative_gateway.store.opening import Store, create_folder, open_store, sqlite_url
 from knative_gateway.tracing_setup import create_ingress, start_traces
 from service_parts.event_loop import server_runner
 from service_parts.networks import is_this_machine
@@ -174,6 +174,7 @@ class Gateway:
         self._store: Store | None = None
         self._packed: Final = Figures(self.registry, build=pack_registry)
         self._opening = True
+        self._console: Final = GatewayConsole(settings, several=self.parent.several)
 
     async def start(self) -> None:
         """Start all parts.
@@ -187,7 +188,7 @@ class Gateway:
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
         # Before the listener opens: until then the gate allows everything.
         self.gate.use(*credentials(settings, wall_ms))
-        _create(settings.state_dir)
+        create_folder(settings.state_dir)
         traces = self._traces = start_traces(settings.traces, self._parts)
         store = await self._open_store()
         event_log = await self._start_log()
@@ -207,6 +208,7 @@ class Gateway:
         # The API listens before the controller runs, so that clients can already change resources; `/readyz`
         # and the ingress answer 503 until everything is served.
         await self._listen(api, ingress, event_log)
+        await self._console.start(self._parts, self.addresses)
         # Only now: with port 0, the kernel has chosen the port when the listener was opened.
         url = base_url(self.settings, self.addresses["http"][0], shared=store.shared)
         inward = Inward(url, self.gate.may_pass)
@@ -267,6 +269,7 @@ class Gateway:
             parent.figures if isinstance(parent, ParentLink) else Figures(self.registry).text,
             ready=lambda: self.missing() or parent.problem,
             trouble=lambda: parent.trouble,
+            console=None if self.settings.console is None else self._console.location,
             routes=api.routes,
         )
         fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
@@ -448,12 +451,3 @@ class Gateway:
             if seconds > NOT_KEPT_S_MAX
             else None
         )
-
-
-def _create(state_dir: Path) -> None:
-    """Create the directory of the gateway's state if it does not exist."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"state_dir: {state_dir}: {error.strerror}"
-        raise ConfigError(message) from error

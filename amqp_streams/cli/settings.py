@@ -13,7 +13,6 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 
 from amqp_streams.authentication import ExternalRule, OAuthSettings, TlsSettings
 from amqp_streams.config import (
-    ConsoleSettings,
     GroupSettings,
     Limits,
     Listener,
@@ -26,6 +25,7 @@ from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from service_parts.errors import SettingError
 from service_parts.settings import sources
+from service_parts.settings.consoles import ConsoleSettings
 from service_parts.settings.reference import Contents, Kind, Setting, Shape, contents
 from service_parts.settings.sources import (
     Given,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError, StorageError
-from amqp_streams.server.console import require_console
+from amqp_streams.server.console import check_console
 from amqp_streams.server.identity.tokens import TokenCheck
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.sockets import bind
@@ -36,7 +36,7 @@ def check_start(settings: NodeSettings) -> list[str]:
     if settings.kafka is not None and importlib.util.find_spec("confluent_kafka") is None:
         raise ConfigError(KAFKA_EXTRA)
     if settings.console is not None:
-        require_console()
+        check_console(settings.console)
     remarks = list(asyncio.run(_check_addresses(settings)))
     if settings.data_dir is not None:
         remarks.extend(_check_folder(settings.data_dir))

@@ -34,6 +34,8 @@ _OTHERS: Final = frozenset({PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN",
 _LISTS: Final = frozenset(
     {
         ("listen",),
+        ("console", "hosts"),
+        ("console", "trusted_proxies"),
         ("destinations", "allow"),
         ("destinations", "deny"),
         ("jwt", "audience"),

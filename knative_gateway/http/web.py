@@ -12,7 +12,7 @@ from typing import Any, Final
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from event_formats.host import is_host
@@ -35,6 +35,8 @@ _TRIES: Final = 5
 """How often building the text is retried in a thread after the event loop changed a counter in the meantime.
 """
 
+Location = Callable[[str], str | None]
+"""Returns the URL of the console for a browser that reached the gateway as this host; None: not yet."""
 Problem = Callable[[], str | None]
 """Returns None if the gateway is ready (or healthy), or the reason why it is not."""
 
@@ -91,7 +93,8 @@ class Figures:
 class Web:
     """The ASGI application of the listener. `routes`: the routes of the API.
 
-    `figures` returns the text of `/metrics`; `trouble` returns why the gateway is not healthy.
+    `figures` returns the text of `/metrics`; `trouble` returns why the gateway is not healthy. `console`:
+    where `/console` leads; None: the gateway has no console.
     """
 
     def __init__(
@@ -101,18 +104,21 @@ class Web:
         *,
         ready: Problem,
         trouble: Problem = lambda: None,
+        console: Location | None = None,
         routes: Sequence[BaseRoute] = (),
     ) -> None:
         self._ingress: Final = ingress
         self._figures: Final = figures
         self._ready: Final = ready
         self._trouble: Final = trouble
+        self._console: Final = console
         self._turns: Final = Turns()
         self._rest: Final = Starlette(
             routes=[
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
                 Route("/metrics", self._metrics),
+                *([] if console is None else [Route("/console", self._to_console)]),
                 *routes,
             ]
         )
@@ -155,6 +161,11 @@ class Web:
             return Response(await self._figures(), media_type=CONTENT_TYPE_LATEST)
         except UnavailableError as error:
             return PlainTextResponse(f"{error}\n", status_code=503)
+
+    async def _to_console(self, request: Request) -> Response:
+        assert self._console is not None
+        found = self._console(request.url.hostname or "localhost")
+        return RedirectResponse(found) if found else PlainTextResponse("starting\n", status_code=503)
 
 
 def _probed(good: str, bad: str, problem: str | None) -> Response:

@@ -156,3 +156,16 @@ def _alone(database: Database) -> Iterator[int | None]:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def create_folder(state_dir: Path) -> None:
+    """Create the directory of the gateway's state if it does not exist.
+
+    Raises:
+        ConfigError: it cannot be created.
+    """
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"state_dir: {state_dir}: {error.strerror}"
+        raise ConfigError(message) from error

@@ -1,7 +1,8 @@
 """[io] The parent process of a gateway with several workers: what exists once, and the start and the stop.
 
 Once exist: the lock of the state database, the reserved addresses, the event log node (unless the settings
-name one), and the supervision of the workers. Order of the stop: the workers, all at once; then the node.
+name one), the console, and the supervision of the workers. Order of the stop: the workers and the console,
+all at once; then the node.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.errors import ConfigError, GatewayError, InUseError, UnavailableError
 from knative_gateway.reloading import warn_of_restart
+from knative_gateway.running.console import running_console
 from knative_gateway.running.figures import embedded_starts
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline
 from knative_gateway.running.supervising import Supervisor
@@ -27,6 +29,7 @@ from knative_gateway.workers.crew import Crew
 from knative_gateway.workers.handing import Files, HandedFiles, packed, read_files
 from knative_gateway.workers.reserving import reserved
 from knative_gateway.workers.shares import share
+from service_parts.console_child import ConsoleChild
 from service_parts.event_loop import server_runner
 from service_parts.settings.listeners import Listener
 
@@ -76,6 +79,8 @@ class Parent:
         """The contents of their files."""
         self._listen: tuple[Listener, ...] = ()
         self._node: EmbeddedNode | None = None
+        self._console: ConsoleChild | None = None
+        self._console_at: Listener | None = None
         self._crew: Crew | None = None
 
     async def serve(self) -> int:
@@ -108,6 +113,10 @@ class Parent:
             self._listen = await stack.enter_async_context(_patiently(partial(reserved, settings.listen)))
             if settings.amqp is None:
                 self._node = await stack.enter_async_context(embedded_node(settings, self._tasks))
+            if settings.console is not None:
+                console = running_console(settings.console, settings, str(self._listen[0]))
+                self._console = await stack.enter_async_context(console)
+                self._console_at = self._console.address
             crew = self._crew = Crew(
                 settings.workers,
                 self._of_worker,
@@ -120,8 +129,13 @@ class Parent:
             try:
                 await self._serve(crew, ended)
             finally:
-                is_clean = await crew.stop(settings.shutdown_delay + limits.drain + GRACE_S + KILL_S)
+                within_s = settings.shutdown_delay + limits.drain + GRACE_S + KILL_S
+                is_clean, _ = await asyncio.gather(crew.stop(within_s), self._end_console())
         return is_clean
+
+    async def _end_console(self) -> None:
+        if self._console is not None:
+            await self._console.stop()
 
     async def _serve(self, crew: Crew, ended: asyncio.Event) -> None:
         announcing = asyncio.create_task(self._announce(crew))
@@ -141,6 +155,8 @@ class Parent:
         addresses = {"http": [str(listener) for listener in self._listen]}
         if self._node is not None:
             addresses["amqp"] = [self._node.address]
+        if self._console is not None:
+            addresses["console"] = self._console.addresses
         log.info("workers_ready", workers=self._settings.workers, address=", ".join(addresses["http"]))
         self._ready(addresses)
 
@@ -150,6 +166,9 @@ class Parent:
         changed: dict[str, object] = {"listen": self._listen}
         if self._node is not None:
             changed["amqp"] = self._node.url
+        console = settings.console
+        if console is not None and self._console_at is not None:
+            changed["console"] = console.model_copy(update={"listen": self._console_at})
         return packed(settings.model_copy(update=changed), self._files)
 
     def _reload(self) -> None:

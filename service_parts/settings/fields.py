@@ -4,9 +4,10 @@ Durations are read from numbers of milliseconds or text such as `7d`, sizes from
 as `10GiB`.
 """
 
+import ipaddress
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX, byte_count, duration_ms
 
@@ -27,5 +28,16 @@ def _size_or_number(value: object) -> object:
     return byte_count(str(value)) if isinstance(value, str | bool) else value
 
 
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        message = f"{text[:64]!r} is not a valid IP address or network: use for example 10.0.0.0/8"
+        raise ValueError(message) from None
+    return text
+
+
 Milliseconds = Annotated[int, BeforeValidator(_duration_or_number), Field(le=MILLISECONDS_MAX)]
 Bytes = Annotated[int, BeforeValidator(_size_or_number), Field(le=BYTES_MAX)]
+TrustedProxy = Annotated[str, AfterValidator(_network)]
+"""An address or a network of proxies."""

@@ -53,6 +53,7 @@ def test_settings_and_files_that_work_are_good_and_nothing_is_kept(tmp_path: Pat
         ({"jwt": {"issuer": "https://i", "audience": "a", "keys": "none.json"}}, "none.json"),
         ({"store": "mysql://h/d"}, "mysql"),
         ({"resources": "none"}, "resources: none"),
+        ({"console": {"listen": "127.0.0.1:0", "ca": "none.pem"}}, "console.ca: cannot read none.pem"),
     ],
 )
 def test_unusable_objects_are_named(given: dict[str, object], words: str, tmp_path: Path) -> None:

@@ -34,12 +34,23 @@ def test_everything_has_a_default() -> None:
         {"tls": {"certificate": "c"}},
         {"limits": {"body": "1KB"}},
         {"limits": {"drain": 0}},
+        {"console": {}},
+        {"console": {"listen": "127.0.0.1:0", "url": "amqp://x"}},
+        {"console": {"listen": "127.0.0.1:0", "url": "http://user:secret@x"}},
+        {"console": {"listen": "127.0.0.1:0", "trusted_proxies": "proxy.example"}},
+        {"console": {"listen": "127.0.0.1:0"}, "tls": {"certificate": "c", "key": "k"}},
         {"unknown": 1},
     ],
 )
 def test_invalid_values_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         GatewaySettings.model_validate(settings)
+
+
+def test_the_console_of_a_gateway_with_tls_needs_a_url() -> None:
+    tls = {"certificate": "c", "key": "k"}
+    console = {"listen": "127.0.0.1:0", "url": "https://gateway.example"}
+    assert GatewaySettings.model_validate({"tls": tls, "console": console}).console is not None
 
 
 def test_sizes_have_units() -> None:

@@ -6,10 +6,34 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
 START_SECONDS_MAX: Final = 60.0
+WAIT_S: Final = 60.0
+
+
+def until(met: Callable[[], bool], what: str) -> None:
+    """Wait until `met` returns True. `what`: the words of the failure."""
+    deadline = time.monotonic() + WAIT_S
+    while not met():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def console_pids(words: str) -> list[int]:
+    """Return the process ids of all consoles that a service has started, from its log lines."""
+    lines = [line for line in words.splitlines() if "console_started" in line]
+    return [int(line.rpartition("pid=")[2].split()[0]) for line in lines]
+
+
+def runs(pid: int) -> bool:
+    """Return whether the process exists, and is not only waited for."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
 
 
 class ConsoleProcess:

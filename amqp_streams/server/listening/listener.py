@@ -25,9 +25,9 @@ from amqp_streams.server.listening.sockets import (
     Admission,
     BoundAddress,
     bind,
-    format_address,
 )
 from amqp_streams.server.listening.tls import TlsContext
+from service_parts.binding import format_address
 from service_parts.networks import is_loopback
 
 RECEIVE_BYTES: Final = 256 << 10

@@ -6,7 +6,6 @@ cannot count a connection before its handshake.
 """
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -18,10 +17,12 @@ import structlog
 
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import peer_network
+from service_parts import binding
+from service_parts.binding import format_address
+from service_parts.errors import SettingError
 from service_parts.networks import Crowds
 from service_parts.settings.listeners import Listener as Address
 
-BACKLOG: Final = 1024
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
 # ones. One costs about 0.2 ms in all, and all else takes about a millisecond of an iteration.
 ACCEPTS_A_TURN: Final = 8
@@ -32,8 +33,6 @@ BACK_OFF_S: Final = 1.0
 QUIET_S: Final = 10.0
 # How long a client may take to answer a TLS close_notify.
 TLS_SHUTDOWN_S: Final = 5.0
-
-_NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 log = structlog.get_logger("amqp_streams.server")
 
@@ -52,11 +51,6 @@ class BoundAddress:
 
     def __str__(self) -> str:
         return format_address(self.host, self.port)
-
-
-def format_address(host: str, port: int) -> str:
-    """Formats as `127.0.0.1:5672` or `[::1]:5672`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Admission:
@@ -148,57 +142,13 @@ class Seldom:
 async def bind(listener: Address) -> list[socket.socket]:
     """Return listening sockets for every address of `listener.host`; a name may have several.
 
-    IPv6 sockets accept IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
-
     Raises:
-        ConfigError: the name is unknown, or no address of it can be bound.
+        ConfigError: the name is unknown, or no address of it can be bound. The cause is the OSError.
     """
-    host = listener.host.removeprefix("[").removesuffix("]")
-    where = format_address(host, listener.port)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        message = f"cannot listen on {where}: {error.strerror or error}"
-        raise ConfigError(message) from error
-    bound: list[socket.socket] = []
-    missing: OSError | None = None
-    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-        try:
-            bound.append(_bound_socket(family, address))
-        except OSError as error:
-            if error.errno in _NO_SUCH_ADDRESS:
-                missing = error  # for example a name's IPv6 address on a machine without IPv6
-                continue
-            _close_all(bound)
-            message = f"cannot listen on {where}: {error.strerror or error}"
-            raise ConfigError(message) from error
-    if not bound:
-        message = f"cannot listen on {where}: {missing.strerror if missing else 'the name has no address'}"
-        raise ConfigError(message) from missing
-    return bound
-
-
-def _bound_socket(family: int, address: object) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # A restart must be able to bind while old connections are in TIME_WAIT.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)  # type: ignore[arg-type]  # getaddrinfo's address fits the family it came with
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _close_all(sockets: list[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
+        return await binding.bind(listener)
+    except SettingError as error:
+        raise ConfigError(str(error)) from error.__cause__
 
 
 class Acceptor:

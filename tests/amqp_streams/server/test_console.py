@@ -4,42 +4,22 @@ import http.client
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from amqp_streams.config import ConsoleSettings, Listener, NodeSettings
+from amqp_streams.config import Listener, NodeSettings
 from amqp_streams.errors import ConfigError
-from amqp_streams.server import console as module
 from amqp_streams.server.console import Console, node_url
 from amqp_streams.server.listening.sockets import BoundAddress
 from examples.node import NodeProcess
+from service_parts import console_child
+from service_parts.settings.consoles import ConsoleSettings
 from tests.web_console.http_client import Person
+from tests.web_console.processes import console_pids, runs, until
 
 WAIT_S = 60.0
-
-
-def until(met: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not met():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
-def started_pids(node: NodeProcess) -> list[int]:
-    """Return the process ids of all consoles that the node has started."""
-    lines = [line for line in node.words.splitlines() if "console_started" in line]
-    return [int(line.rpartition("pid=")[2].split()[0]) for line in lines]
-
-
-def runs(pid: int) -> bool:
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
-    except OSError:
-        return False
 
 
 def test_a_node_serves_a_console_and_starts_it_again(tmp_path: Path) -> None:
@@ -55,11 +35,11 @@ def test_a_node_serves_a_console_and_starts_it_again(tmp_path: Path) -> None:
         answer = admin.getresponse()
         assert (answer.status, answer.headers["location"]) == (307, f"http://{address}/")
         admin.close()
-        [first] = started_pids(node)
+        [first] = console_pids(node.words)
         os.kill(first, signal.SIGKILL)
         # The socket is the node's: this request waits for the next console.
         assert Person(address).get("/healthz").status == 200
-        last = started_pids(node)[-1]
+        last = console_pids(node.words)[-1]
         assert last != first
         assert "console_ended" in node.words
         assert node.stop() == 0
@@ -69,14 +49,27 @@ def test_a_node_serves_a_console_and_starts_it_again(tmp_path: Path) -> None:
 
 def test_a_console_ends_with_a_node_that_is_killed(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", "--console-listen", "127.0.0.1:0") as node:
-        until(lambda: bool(started_pids(node)), node.words)
+        until(lambda: bool(console_pids(node.words)), node.words)
         assert Person(node.addresses["console"][0]).get("/healthz").status == 200
-        [pid] = started_pids(node)
+        [pid] = console_pids(node.words)
         os.kill(node.pid, signal.SIGKILL)
         until(lambda: not runs(pid), "the console still runs")
 
 
-async def test_an_address_in_use_is_an_error_of_the_start(tmp_path: Path) -> None:
+def test_a_node_that_was_killed_starts_again_at_once_at_the_address_of_its_console(tmp_path: Path) -> None:
+    """The former console has the address for a moment longer than the node lives."""
+    with NodeProcess(tmp_path / "node", "--console-listen", "127.0.0.1:0") as first:
+        [address] = first.addresses["console"]
+        assert Person(address).get("/healthz").status == 200
+        first.kill()
+        with NodeProcess(tmp_path / "node", "--console-listen", address) as node:
+            assert Person(node.addresses["console"][0]).get("/healthz").status == 200
+
+
+async def test_an_address_in_use_is_an_error_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_child, "LATE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         wanted = ConsoleSettings.model_validate({"listen": f"127.0.0.1:{port}"})
@@ -87,7 +80,7 @@ async def test_an_address_in_use_is_an_error_of_the_start(tmp_path: Path) -> Non
 
 
 async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_NEEDED", "no_such_library")
+    monkeypatch.setattr(console_child, "_NEEDED", "no_such_library")
     wanted = ConsoleSettings.model_validate({"listen": "127.0.0.1:0"})
     child = Console(NodeSettings(data_dir=tmp_path), wanted, "amqp://127.0.0.1:1")
     with pytest.raises(ConfigError, match=r"amqp-event-streams\[console\]"):

@@ -12,7 +12,7 @@ import pytest
 
 from amqp_streams.config import Limits
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
-from amqp_streams.server.listening.sockets import ACCEPTS_A_TURN, BACKLOG, Admission
+from amqp_streams.server.listening.sockets import ACCEPTS_A_TURN, Admission
 from tests.amqp_streams.server.peers import (
     Connect,
     Echo,
@@ -400,7 +400,3 @@ async def test_accepting_continues_after_the_pause(
     writer.write(b"later")
     assert await reader.readexactly(5) == b"later"
     assert len(attempts) > 3
-
-
-def test_the_backlog_is_a_thousand() -> None:
-    assert BACKLOG == 1024

@@ -1,0 +1,128 @@
+"""The console of a service as a child process. With nodes and gateways:
+tests/amqp_streams/server/test_console.py, tests/knative_gateway/running/test_console.py.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service_parts import console_child
+from service_parts.binding import close_all
+from service_parts.console_child import ConsoleChild, check_console, location, options
+from service_parts.errors import SettingError
+from service_parts.settings.choices import LogFormat
+from service_parts.settings.consoles import ConsoleSettings
+from service_parts.settings.listeners import Listener
+
+PROGRAM = """
+import os, pathlib, sys
+folder = pathlib.Path(__file__).parent
+with (folder / "runs").open("a") as runs:
+    runs.write(f"{os.environ.get('NOTIFY_SOCKET')} {' '.join(sys.argv[1:])}\\n")
+sys.exit(3)
+"""
+
+
+def settings(**more: object) -> ConsoleSettings:
+    return ConsoleSettings.model_validate({"listen": "127.0.0.1:0", **more})
+
+
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not met():  # noqa: ASYNC110  the child is another process
+            await asyncio.sleep(0.02)
+
+
+async def test_a_console_that_ends_is_started_again_at_the_same_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systemd must not take the start of the console for the start of the service."""
+    (tmp_path / "ends.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
+    monkeypatch.setattr(console_child, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)  # a real file for the child
+    child = ConsoleChild(settings(), "ends", ["--url", "amqp://h"])
+    await child.start()
+    runs = tmp_path / "runs"
+    try:
+        address = child.address
+        await until(lambda: runs.exists() and len(runs.read_text().splitlines()) >= 3)
+        assert child.address == address
+        assert child.addresses == [str(address)]
+    finally:
+        await child.stop()
+        await child.stop()
+    number = runs.read_text().split("fd:")[1].split()[0]
+    assert set(runs.read_text().splitlines()) == {f"None console --url amqp://h --listen fd:{number}"}
+    assert child.starts >= 3
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(int(number))
+
+
+async def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    child = ConsoleChild(settings(), "any", [])
+    await child.start()
+    try:
+        await asyncio.sleep(0)
+        assert child.pid is None
+        assert child._task is not None
+        assert not child._task.done()
+    finally:
+        await child.stop()
+
+
+async def test_the_console_of_a_service_that_was_killed_gets_a_moment_to_leave_the_address() -> None:
+    former = socket.create_server(("127.0.0.1", 0))
+    child = ConsoleChild(settings(listen=f"127.0.0.1:{former.getsockname()[1]}"), "any", [])
+    asyncio.get_running_loop().call_later(0.2, former.close)
+    try:
+        close_all(await child._bind())
+    finally:
+        former.close()
+
+
+async def test_an_address_that_stays_in_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_child, "LATE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        child = ConsoleChild(settings(listen=f"127.0.0.1:{port}"), "any", [])
+        with pytest.raises(SettingError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await child.start()
+        await child.stop()
+
+
+def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"console\.ca: cannot read .*none\.pem: No such file"):
+        check_console(settings(ca=tmp_path / "none.pem"))
+
+
+def test_the_command_gets_what_the_settings_say() -> None:
+    given = settings(ca="ca.pem", hosts=["a.example", "b.example"], anonymous="never")
+    assert list(options(given, ["10.0.0.0/8"], LogFormat.JSON, plain_without_tls=True)) == [
+        *("--ca", "ca.pem", "--allow-host", "a.example", "--allow-host", "b.example"),
+        *("--trusted-proxy", "10.0.0.0/8", "--anonymous", "never", "--plain-without-tls"),
+        *("--log-format", "json"),
+    ]
+    assert list(options(settings(), (), LogFormat.TEXT, plain_without_tls=False)) == [
+        *("--anonymous", "loopback", "--log-format", "text")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "url"),
+    [
+        ("127.0.0.1:8081", "node.example", "http://127.0.0.1:8081/"),
+        ("0.0.0.0:8081", "node.example", "http://node.example:8081/"),
+        ("[::]:8081", "fe80::1", "http://[fe80::1]:8081/"),
+    ],
+)
+def test_a_browser_is_led_to_the_host_that_it_knows(listen: str, host: str, url: str) -> None:
+    assert location(Listener.parse(listen), host) == url
