@@ -41,6 +41,7 @@ ATTRIBUTES_BYTES: Final = 1 << 20
 """Bytes of a message for the attributes of an event, in addition to its body."""
 
 _USAGE_ERROR: Final = 2
+_READ_BYTES: Final = 4096
 
 log = structlog.get_logger("knative_gateway.engine.embedded")
 
@@ -195,21 +196,41 @@ def embedded_node(settings: GatewaySettings, tasks: Supervisor) -> EmbeddedNode:
 
 async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mapping[str, Sequence[str]]:
     """Return the addresses that the node reports when it listens. Closes the descriptor."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    with os.fdopen(descriptor, "rb") as pipe:
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-        try:
-            async with asyncio.timeout(START_S_MAX):
-                line = await reader.readline()
-                status = None if line else await process.wait()
-        except TimeoutError:
-            message = f"the event log node does not listen after {START_S_MAX:.0f} s"
-            raise UnavailableError(message) from None
-        finally:
-            transport.close()
+    try:
+        async with asyncio.timeout(START_S_MAX):
+            line = await _line(descriptor)
+            status = None if line else await process.wait()
+    except TimeoutError:
+        message = f"the event log node does not listen after {START_S_MAX:.0f} s"
+        raise UnavailableError(message) from None
+    finally:
+        os.close(descriptor)
     if status is not None:
         message = f"the event log node ended with status {status} before it listened; its log lines say why"
         raise ConfigError(message) if status == _USAGE_ERROR else UnavailableError(message)
     addresses: Mapping[str, Sequence[str]] = json.loads(line)
     return addresses
+
+
+async def _line(descriptor: int) -> bytes:
+    """Return the first line from a pipe; empty if the pipe ends before."""
+    # Without a transport: that of uvloop also closes the descriptor, later, when it may be another one.
+    loop, found = asyncio.get_running_loop(), bytearray()
+    os.set_blocking(descriptor, False)
+    while not found.endswith(b"\n"):
+        readable: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(descriptor, _wake, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(descriptor)
+        part = os.read(descriptor, _READ_BYTES)
+        if not part:
+            return b""
+        found += part
+    return bytes(found)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

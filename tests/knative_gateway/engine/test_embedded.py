@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from amqp_streams.client import RetryPolicy, connect
 from knative_gateway.engine import embedded
@@ -77,6 +78,29 @@ async def test_one_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytes
             pass
     assert node.pid is not None
     await gone(node.pid)
+
+
+def test_reading_the_report_of_the_node_closes_no_descriptor_of_another_part() -> None:
+    """The loop of the gateway closed the descriptor a second time, when it was one of another part."""
+
+    async def check() -> None:
+        reading, writing = os.pipe()
+        os.write(writing, b'{"amqp": ')
+        process = await asyncio.create_subprocess_exec("true")
+        asyncio.get_running_loop().call_later(0.01, os.write, writing, b'["127.0.0.1:1"]}\n')
+        # Not in a task: what another part opens must be opened before the loop does anything else.
+        assert await embedded._ready(reading, process) == {"amqp": ["127.0.0.1:1"]}
+        others = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
+        assert reading in others
+        await asyncio.sleep(0.01)
+        for other in others:
+            os.fstat(other)
+            os.close(other)
+        os.close(writing)
+        await process.wait()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(check())
 
 
 async def test_one_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
