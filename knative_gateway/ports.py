@@ -406,6 +406,13 @@ class EventLog(Protocol):
         `at_ms` (since 1970 UTC).
         """
 
+    async def span(
+        self, log: str, partition: int, start: int, end: int, *, bytes_max: int
+    ) -> Sequence[Stored]:
+        """Return the events of a partition from offset `start` to before `end`, except those that retention
+        has removed. No event is added after `bytes_max` bytes.
+        """
+
     def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         """Yield events of these partitions in batches, without end; in order within a partition.
 

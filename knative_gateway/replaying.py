@@ -1,14 +1,15 @@
-"""[io] Replay and redrive of one subscriber for the API: calls the dispatcher, and answers with Kubernetes
-statuses.
+"""[io] Replay and redrive of one subscriber, and trials of its filters, for the API: calls the dispatcher,
+and answers with Kubernetes statuses.
 """
 
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from knative_gateway.ports import Start
+from knative_gateway.ports import EventLog, Start
 from knative_gateway.resources import extensions
-from knative_gateway.resources.objects import Object, moment_ms, uid_of
+from knative_gateway.resources.objects import Object, moment_ms, namespace_of, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request
+from knative_gateway.trying import Trials, wanted_of
 
 _BEGINNING_MS: Final = 0
 _END_MS: Final = 1 << 45
@@ -31,12 +32,16 @@ class Dispatching(Protocol):
     async def redrive(self, uid: str) -> int:
         """Deliver dead-lettered and dropped events again. Returns their number."""
 
+    def log_of(self, uid: str) -> str:
+        """Return the log that the subscriber reads."""
+
 
 class DispatcherReplays:
     """See `api.actions.Replays`."""
 
-    def __init__(self, dispatcher: Dispatching) -> None:
+    def __init__(self, dispatcher: Dispatching, events: EventLog) -> None:
         self._dispatcher: Final = dispatcher
+        self._trials: Final = Trials(events)
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
         """Deliver again from `start`, which the caller has validated.
@@ -76,6 +81,20 @@ class DispatcherReplays:
             return {"kind": "Redrive", "uid": uid, "events": await self._dispatcher.redrive(uid)}
         except KeyError:
             raise _not_served() from None
+
+    async def match(self, trigger: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Return which of the latest events the filters match.
+
+        Raises:
+            StatusError: the Trigger is not served, an option is not valid, or too many trials wait.
+            UnavailableError: the log is not available.
+        """
+        wanted = wanted_of(trigger, options)
+        try:
+            log = self._dispatcher.log_of(uid_of(trigger))
+        except KeyError:
+            raise _not_served() from None
+        return await self._trials.match(namespace_of(trigger), log, wanted)
 
 
 def _not_served() -> StatusError:

@@ -204,7 +204,7 @@ class Gateway:
         GatewayFigures(self).register(
             self.registry, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)
         )
-        api = await self._start_api(store, dispatcher, data_plane)
+        api = await self._start_api(event_log, store, dispatcher, data_plane)
         # The API listens before the controller runs, so that clients can already change resources; `/readyz`
         # and the ingress answer 503 until everything is served.
         await self._listen(api, ingress, event_log)
@@ -249,13 +249,15 @@ class Gateway:
         data_plane.dispatcher = self._dispatcher = await self._parts.enter("dispatcher", dispatcher)
         return dispatcher
 
-    async def _start_api(self, store: Store, dispatcher: Dispatcher, data_plane: GatewayDataPlane) -> Api:
+    async def _start_api(
+        self, event_log: AmqpEventLog, store: Store, dispatcher: Dispatcher, data_plane: GatewayDataPlane
+    ) -> Api:
         api = self._api = Api(
             store.resources,
             store.cursors,
             settings=ApiSettings(namespaces=Namespaces(self.settings.namespaces)),
             gate=self.gate,
-            replays=DispatcherReplays(dispatcher),
+            replays=DispatcherReplays(dispatcher, event_log),
             tasks=self.tasks,
             removed=data_plane.removed,
         )

@@ -12,7 +12,7 @@ from amqp_streams.errors import AmqpStreamsError
 from web_console.product import Product
 from web_console.sessions.session import log_in
 from web_console.showing.words import is_away, sentence, status
-from web_console.views import changing, groups, log, logs, tail
+from web_console.views import changing, groups, log, logs, tail, trying
 from web_console.views.requests import console_of, end_session, problem, with_session
 
 
@@ -37,6 +37,7 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/logs/{log}/tail/stream", with_session(tail.stream)),
         Route("/logs/{log}/send", with_session(tail.draft)),
         Route("/logs/{log}/send", with_session(tail.send), methods=["POST"]),
+        Route("/logs/{log}/try", with_session(trying.show)),
         Route("/logs/{log}/events", with_session(log.events)),
         Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event)),
         Route("/logs/{log}/events/{partition}/{offset:int}/{part}", with_session(log.download)),

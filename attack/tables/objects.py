@@ -126,7 +126,12 @@ def _action(name: str) -> Callable[[Room], Iterator[str]]:
     def run(room: Room) -> Iterator[str]:
         room.trigger("m", "acted-on", "default", "http://127.0.0.1:9/")
         path = f"/apis/eventing.knative.dev/v1/namespaces/m/triggers/acted-on/{name}"
-        body = {actions.REPLAY: {"start": "earliest"}}.get(name, {})
+        dear = {"cesql": " OR ".join(["type LIKE '%a%b%c%'"] * 250)}
+        bodies: dict[str, object] = {
+            actions.REPLAY: {"start": "earliest"},
+            actions.MATCH: {"filters": [dear, dear], "events": 100},
+        }
+        body = bodies.get(name, {})
         method = "GET" if name == actions.DELIVERIES else "POST"
         sent = request(room, path, method=method, body=json.dumps(body).encode(), more=JSON)
         yield from flooding(room, sent * _many(room), _clients(room))

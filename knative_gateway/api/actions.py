@@ -7,6 +7,8 @@
   POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
                             delivers again from there
   POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped
+  POST …/NAME/match         of a Trigger: {"filters": […], "events": 20}: which of the latest events the
+                            filters match, and why not; without filters, those of the Trigger
 """
 
 from collections.abc import Mapping
@@ -28,11 +30,12 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 REPLAY: Final = "replay"
 REDRIVE: Final = "redrive"
-POSTED: Final = (PAUSE, RESUME, REPLAY, REDRIVE)
+MATCH: Final = "match"
+POSTED: Final = (PAUSE, RESUME, REPLAY, REDRIVE, MATCH)
 
 
 class Replays(Protocol):
-    """The part of the data plane that delivers events again."""
+    """The part of the data plane that delivers events again, and tries filters."""
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
         """Deliver again from `start`, in the form of the annotation knative-gateway/start. Return the body of
@@ -49,13 +52,21 @@ class Replays(Protocol):
           StatusError: the request is refused.
         """
 
+    async def match(self, trigger: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Try filters with stored events. Return the body of the answer.
+
+        Raises:
+          StatusError: the request is refused.
+        """
+
 
 def applies(kind: Kind, subresource: str) -> bool:
     """Return whether objects of a kind have this subresource."""
-    return (kind.group, kind.kind) in {
-        (EVENTING, "Trigger"),
-        (MESSAGING, "Subscription"),
-    } and subresource in {DELIVERIES, *POSTED}
+    if (kind.group, kind.kind) == (EVENTING, "Trigger"):
+        return subresource in {DELIVERIES, *POSTED}
+    # A Subscription has no filters.
+    is_subscription = (kind.group, kind.kind) == (MESSAGING, "Subscription")
+    return is_subscription and subresource in {DELIVERIES, *POSTED} - {MATCH}
 
 
 class Actions:
@@ -112,6 +123,8 @@ class Actions:
             raise StatusError(501, "NotImplemented", f"{action} is not available on this gateway")
         if action == REDRIVE:
             return await self._replays.redrive(subscriber, options or {})
+        if action == MATCH:
+            return await self._replays.match(subscriber, options or {})
         return await self._replays.replay(subscriber, start)
 
 

@@ -207,6 +207,10 @@ class Dispatcher:
         dispatcher = self.dispatcher_of(uid)
         return {} if dispatcher is None else {**dispatcher.figures.counters(), "lag": self.lag(uid).events}
 
+    def log_of(self, uid: str) -> str:
+        """Return the log that a subscriber reads. Raises KeyError: this gateway does not serve it."""
+        return self._worker(uid).wanted.log
+
     # -- replay and redrive
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:

@@ -21,6 +21,7 @@ from amqp_streams.client import (
     ManagementError,
     PartitionExtent,
     RetryPolicy,
+    Run,
     TlsOptions,
     connect,
 )
@@ -39,6 +40,7 @@ READ_EVENTS_MAX: Final = 500
 # Two batches: while the gateway works on one, the node sends the next.
 _CREDIT: Final = 1000
 _ANSWER_S: Final = 10.0
+_SPAN_BATCH_BYTES: Final = 128 << 10
 _AGAIN_S: Final = 1.0
 # The client needs a bound. The gateway never gives a node up, because senders get 503 in the meantime.
 _FOR_EVER: Final = 1 << 40
@@ -267,6 +269,38 @@ class AmqpEventLog:
                 reader.cancel()
             await asyncio.gather(*readers, return_exceptions=True)
 
+    async def span(
+        self, log: str, partition: int, start: int, end: int, *, bytes_max: int
+    ) -> Sequence[Stored]:
+        """Return the events of a partition from offset `start` to before `end`, except those that retention
+        has removed. No event is added after `bytes_max` bytes.
+
+        Raises:
+            UnavailableError: the node is unreachable, or refuses the request.
+        """
+        found: list[Stored] = []
+        reader = self._client.read_range(
+            log,
+            partition,
+            start,
+            end,
+            batch_events=READ_EVENTS_MAX,
+            batch_bytes=_SPAN_BATCH_BYTES,
+            prefetch_bytes=2 * _SPAN_BATCH_BYTES,
+            timeout=_ANSWER_S,
+        )
+        try:
+            async with reader:
+                while bytes_max > 0 and (runs := await reader.take()):
+                    for event in (event for run in runs for event in _of_run(partition, run)):
+                        if bytes_max <= 0:
+                            break
+                        found.append(event)
+                        bytes_max -= len(event.message)
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+        return found
+
     async def _read(
         self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]"
     ) -> None:
@@ -333,6 +367,16 @@ def _with_formats(partition: int, messages: Sequence[bytes], formats: Sequence[i
     """Return the events of messages, some of which have a message-format other than 0."""
     read = ((_stored(partition, message), number) for message, number in zip(messages, formats, strict=True))
     return [stored._replace(message_format=number) for stored, number in read if stored is not None]
+
+
+def _of_run(partition: int, run: Run) -> list[Stored]:
+    formats = run.message_formats
+    return [
+        Stored(partition, offset_text(offset), at_ms, message, formats.get(index, 0))
+        for index, (offset, at_ms, message) in enumerate(
+            zip(run.offsets, run.timestamps_ms, run.messages, strict=True)
+        )
+    ]
 
 
 def _stored(partition: int, message: bytes) -> Stored | None:

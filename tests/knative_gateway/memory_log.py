@@ -88,6 +88,20 @@ class MemoryEventLog:
         }
         return {index: events[-1].offset if events else None for index, events in earlier.items()}
 
+    async def span(
+        self, log: str, partition: int, start: int, end: int, *, bytes_max: int
+    ) -> Sequence[Stored]:
+        if log not in self.logs:
+            message = f"there is no log {log}"
+            raise UnavailableError(message)
+        found: list[Stored] = []
+        for event in self.logs[log][partition][self._first(log, partition, start - 1) : end]:
+            if bytes_max <= 0:
+                break
+            found.append(event)
+            bytes_max -= len(event.message)
+        return found
+
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
         while True:

@@ -6,6 +6,7 @@ import pytest
 
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.resources.refusals import StatusError
+from tests.knative_gateway.memory_log import MemoryEventLog
 
 TRIGGER = {"metadata": {"uid": "u-1"}}
 
@@ -32,6 +33,10 @@ class Dispatcher:
         self._know(uid)
         return 3
 
+    def log_of(self, uid: str) -> str:
+        self._know(uid)
+        return "broker.log"
+
 
 @pytest.mark.parametrize(
     ("start", "told"),
@@ -44,7 +49,7 @@ class Dispatcher:
 )
 async def test_every_start_is_understood(start: str, told: tuple[str, object]) -> None:
     dispatcher = Dispatcher()
-    assert await DispatcherReplays(dispatcher).replay(TRIGGER, start) == {
+    assert await DispatcherReplays(dispatcher, MemoryEventLog()).replay(TRIGGER, start) == {
         "kind": "Replay",
         "uid": "u-1",
         "start": start,
@@ -53,21 +58,29 @@ async def test_every_start_is_understood(start: str, told: tuple[str, object]) -
 
 
 async def test_a_redrive_returns_the_number_of_events() -> None:
-    assert await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {}) == {
+    assert await DispatcherReplays(Dispatcher(), MemoryEventLog()).redrive(TRIGGER, {}) == {
         "kind": "Redrive",
         "uid": "u-1",
         "events": 3,
     }
     with pytest.raises(StatusError, match="not have an option 'x'"):
-        await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {"x": 1})
+        await DispatcherReplays(Dispatcher(), MemoryEventLog()).redrive(TRIGGER, {"x": 1})
 
 
 async def test_a_subscriber_that_is_not_served_is_reported_as_such() -> None:
-    replays = DispatcherReplays(Dispatcher())
+    replays = DispatcherReplays(Dispatcher(), MemoryEventLog())
     with pytest.raises(StatusError, match="not served now"):
         await replays.replay({"metadata": {"uid": "other"}}, "earliest")
     with pytest.raises(StatusError, match="not served now"):
         await replays.redrive({"metadata": {"uid": "other"}}, {})
+    with pytest.raises(StatusError, match="not served now"):
+        await replays.match({"metadata": {"uid": "other"}}, {})
+
+
+async def test_filters_are_tried_with_the_events_of_the_log() -> None:
+    events = MemoryEventLog()
+    await events.ensure("broker.log", partitions=1, retention_ms=None)
+    assert await DispatcherReplays(Dispatcher(), events).match(TRIGGER, {}) == {"kind": "Match", "events": []}
 
 
 async def test_a_partition_that_the_log_does_not_have_is_refused() -> None:
@@ -76,5 +89,5 @@ async def test_a_partition_that_the_log_does_not_have_is_refused() -> None:
             raise ValueError("offset: the log has no partition 99; it has 4, from 0 on")
 
     with pytest.raises(StatusError, match="no partition 99") as refused:
-        await DispatcherReplays(Refusing()).replay(TRIGGER, "offset=99=0")
+        await DispatcherReplays(Refusing(), MemoryEventLog()).replay(TRIGGER, "offset=99=0")
     assert refused.value.code == 400

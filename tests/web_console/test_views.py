@@ -23,7 +23,18 @@ def admin(person: Person) -> Person:
     return person
 
 
-VIEWS = ("", "/events", "/events/0/0", "/events/0/0/body", "/tail", "/send", "/settings", "/filter?where=a=1")
+VIEWS = (
+    "",
+    "/events",
+    "/events/0/0",
+    "/events/0/0/body",
+    "/tail",
+    "/send",
+    "/settings",
+    "/filter?where=a=1",
+    "/try",
+    "/try?where=a=1",
+)
 
 
 @pytest.mark.parametrize("view", VIEWS)

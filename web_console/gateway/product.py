@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from web_console.gateway import mapping, receiving
+from web_console.gateway import mapping, receiving, trying
 from web_console.gateway.api import ApiError, AwayError, status_of
 from web_console.gateway.session import away_words, log_in
 from web_console.product import Product
@@ -18,6 +18,8 @@ def _routes() -> Sequence[BaseRoute]:
     return [
         Route("/map", with_session(mapping.show)),
         Route("/map/figures", with_session(mapping.figures)),
+        Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.show)),
+        Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.attempt), methods=["POST"]),
         Route("/map/{kind}/{namespace}/{name}", with_session(receiving.show)),
         Route("/map/{kind}/{namespace}/{name}/{action}", with_session(receiving.act), methods=["POST"]),
     ]

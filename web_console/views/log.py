@@ -13,10 +13,10 @@ from starlette.types import Receive, Scope, Send
 from amqp_streams import names
 from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent, sql_filter
 from amqp_streams.errors import AmqpStreamsError, WireError
+from service_parts.shares import Shares
 from web_console.figures.rates import skew
 from web_console.figures.watching import Watcher
 from web_console.sessions.session import Session
-from web_console.sessions.shares import Shares
 from web_console.showing import numbers
 from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, PARTITIONS_MAX, From, offsets_of
 from web_console.showing.decoding import body_bytes, shown
@@ -28,7 +28,7 @@ from web_console.views.reading import Message, SlowError, read_event, read_page
 from web_console.views.requests import console_of, now_ms, page
 
 _POSITION: Final = re.compile(r"^filter [^,]*, position (\d+): ")
-_FILTER_MAX: Final = 4096
+FILTER_MAX: Final = 4096
 _DOWNLOAD_S: Final = 120.0
 _CHUNK_BYTES: Final = 64 << 10
 _downloads: Final = Shares(4)
@@ -117,7 +117,7 @@ async def events(request: Request, session: Session) -> Response:
     extent = await extent_of(session, log)
     chosen = query.get("partition", "")
     parts = [each for each in extent.partitions if chosen in {"", each.partition}]
-    sql = query.get("where", "").strip()[:_FILTER_MAX]
+    sql = query.get("where", "").strip()[:FILTER_MAX]
     found, problem = None, ""
     if not parts:
         problem = f"The log has no partition {chosen!r}."
@@ -125,14 +125,14 @@ async def events(request: Request, session: Session) -> Response:
         problem = f"The log has more than {PARTITIONS_MAX} partitions. Choose one."
     else:
         try:
-            where, starts = await _starts(request, session, log, parts)
+            where, starts = await starts_of(request, session, log, parts)
             found = await read_page(
-                session.client, log, parts, where, starts, count=_count(query.get("count")), sql=sql
+                session.client, log, parts, where, starts, count=count_of(query.get("count")), sql=sql
             )
         except SlowError:
             problem = "Reading took too long. Choose a partition, or a later start."
         except (ValueError, LinkRefusedError) as error:
-            problem = _without_position(sentence(error))
+            problem = without_position(sentence(error))
     return page(
         request,
         "events_table.html" if request.headers.get("hx-target") == "events" else "events.html",
@@ -148,7 +148,7 @@ async def events(request: Request, session: Session) -> Response:
     )
 
 
-async def _starts(
+async def starts_of(
     request: Request, session: Session, log: str, parts: list[PartitionExtent]
 ) -> tuple[From, dict[str, int]]:
     """Return where a page begins.
@@ -173,14 +173,14 @@ async def _starts(
     return where, {}
 
 
-def _count(given: str | None) -> int:
+def count_of(given: str | None) -> int:
     number = int(given) if given and given.isascii() and given.isdigit() and len(given) < 6 else COUNT_DEFAULT
     return min(max(number, 1), COUNT_MAX)
 
 
 async def check_filter(request: Request, session: Session) -> Response:
     """Whether the node accepts a filter: a part of the page that says so, with the position of an error."""
-    sql = request.query_params.get("where", "").strip()[:_FILTER_MAX]
+    sql = request.query_params.get("where", "").strip()[:FILTER_MAX]
     problem, pointer = "", ""
     if sql:
         try:
@@ -195,11 +195,11 @@ async def check_filter(request: Request, session: Session) -> Response:
             if found:
                 at = min(int(found[1]), len(sql) + 1)
                 pointer = f"{sql[max(0, at - 41) : at + 40]}\n{' ' * min(at - 1, 40)}^"
-            problem = _without_position(error.description)
+            problem = without_position(error.description)
     return page(request, "filter_part.html", session, sql=sql, problem=problem, pointer=pointer)
 
 
-def _without_position(words: str) -> str:
+def without_position(words: str) -> str:
     words = _POSITION.sub("", words[:1].lower() + words[1:])
     return words[:1].upper() + words[1:]
 

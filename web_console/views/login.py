@@ -10,11 +10,11 @@ from starlette.responses import RedirectResponse, Response
 
 from service_parts.networks import is_loopback, network_of
 from service_parts.settings.choices import AnonymousAccess
+from service_parts.shares import Shares
 from web_console.http.forms import LOGIN_BYTES_MAX
 from web_console.http.shield import CLIENT
 from web_console.sessions.book import FullError
 from web_console.sessions.logins import Login, LoginError
-from web_console.sessions.shares import Shares
 from web_console.sessions.visitor import Visitor
 from web_console.views.requests import (
     COOKIE,

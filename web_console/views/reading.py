@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from amqp_streams.client import Client, PartitionExtent
+from amqp_streams.client import Client, LinkRefusedError, PartitionExtent, sql_filter
 from amqp_streams.errors import AmqpStreamsError
-from web_console.sessions.shares import Shares
+from service_parts.shares import Shares
 from web_console.showing.browsing import From, Listing, Read, Row, Slice, listing, slices
 from web_console.showing.decoding import line
+from web_console.showing.trying import Position, Tried, spans, tried
 
 _READS_MAX: Final = 8
 """Partitions that are read at the same time, for all sessions: each may have a batch of bytes in flight."""
@@ -67,6 +68,74 @@ async def read_page(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return listing(reads, extents, where, count=count)
+
+
+async def try_filter(
+    client: Client,
+    log: str,
+    extents: Sequence[PartitionExtent],
+    where: From,
+    starts: dict[str, int],
+    *,
+    count: int,
+    sql: str,
+) -> Tried:
+    """Read a page of events without a filter, and which of them match `sql`.
+
+    Raises:
+        SlowError; LinkRefusedError and other errors of the client.
+    """
+    try:
+        async with asyncio.timeout(_PAGE_S):
+            # Before the page is read: it may have no event, and the filter may not be valid.
+            await _check(client, log, sql)
+            found = await read_page(client, log, extents, where, starts, count=count, sql="")
+            wanted = spans(found.rows)
+            matching = await _matching(client, log, wanted, sql)
+            try:
+                opposite = await _matching(client, log, wanted, f"NOT ({sql})")
+            except LinkRefusedError:
+                opposite = None  # with the negation, the filter is larger than the node allows
+    except TimeoutError as error:
+        if isinstance(error, AmqpStreamsError):
+            raise
+        raise SlowError from error
+    return tried(found.rows, matching, opposite)
+
+
+async def _check(client: Client, log: str, sql: str) -> None:
+    async with client.consumer(log, filters={"where": sql_filter(sql)}, credit=1):
+        pass
+
+
+async def _matching(client: Client, log: str, wanted: Sequence[Slice], sql: str) -> set[Position]:
+    tasks = [asyncio.create_task(_positions(client, log, each, sql)) for each in wanted]
+    try:
+        return set().union(*await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _positions(client: Client, log: str, wanted: Slice, sql: str) -> set[Position]:
+    async with (
+        _reads.place(id(client)),
+        client.read_range(
+            log,
+            wanted.partition,
+            wanted.start,
+            wanted.end,
+            filter=sql,
+            batch_bytes=_BATCH_BYTES,
+            prefetch_bytes=2 * _BATCH_BYTES,
+            timeout=_WAIT_S,
+        ) as reader,
+    ):
+        found = set[Position]()
+        while runs := await reader.take():
+            found.update((run.partition, offset) for run in runs for offset in run.offsets)
+        return found
 
 
 async def _read(client: Client, log: str, wanted: Slice, *, count: int, sql: str, last: bool) -> Read:

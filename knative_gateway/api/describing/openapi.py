@@ -171,7 +171,7 @@ def _paths(kind: Kind) -> dict[str, object]:
     if actions.applies(kind, actions.DELIVERIES):
         get = _operation(kind, "get", _ANYTHING, [])
         paths[f"{inside}/{kind.plural}/{{name}}/{actions.DELIVERIES}"] = {"get": get, "parameters": named}
-        for action in actions.POSTED:
+        for action in (each for each in actions.POSTED if actions.applies(kind, each)):
             paths[f"{inside}/{kind.plural}/{{name}}/{action}"] = {
                 "post": _operation(kind, "connect", _ANYTHING, [], _ANYTHING),
                 "parameters": named,

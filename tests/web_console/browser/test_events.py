@@ -45,6 +45,21 @@ def test_events_are_browsed_with_a_filter_that_is_checked_as_it_is_typed(
     shoot(visitor, "events")
 
 
+def test_a_filter_is_tried_with_stored_events(visitor: Page, console: ConsoleProcess) -> None:
+    visitor.goto(f"{console.address}/logs/temps")
+    visitor.get_by_role("link", name="Try a filter").click()
+    visitor.get_by_label("Filter (SQL)").press_sequentially("celsius >> 25")
+    expect(visitor.locator("#checked pre")).to_contain_text(re.compile(r"\n {9}\^"))
+    visitor.get_by_label("Filter (SQL)").fill("celsius > 25 AND site = 'roof'")
+    visitor.get_by_role("button", name="Try").click()
+    expect(visitor.locator(".summary")).to_contain_text(re.compile(r"[1-9]\d* of \d+ events match"))
+    matching = visitor.locator("tr", has=visitor.get_by_role("cell", name="matches", exact=True))
+    assert all('"celsius": 26' in text for text in matching.locator("td.body").all_inner_texts())
+    expect(visitor.get_by_role("cell", name="false", exact=True).first).to_be_visible()
+    expect(visitor).to_have_url(re.compile("/try\\?.*where=celsius"))
+    shoot(visitor, "try")
+
+
 def test_pages_of_events_lead_back_and_on(visitor: Page, console: ConsoleProcess) -> None:
     visitor.goto(f"{console.address}/logs/temps/events?count=10&from=latest")
     newest = visitor.locator("tbody th").all_inner_texts()

@@ -1,5 +1,6 @@
 """The console of a gateway in a browser: the map, and one Trigger."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,10 +164,37 @@ def test_a_replay_asks_for_the_name_and_delivers_again(operator: Page, good: Sub
     expect(operator.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_filters_of_a_trigger_are_tried_with_stored_events(operator: Page) -> None:
+    operator.get_by_role("link", name="alarms").click()
+    operator.get_by_role("link", name="Try filters").click()
+    filters = operator.get_by_label("A CESQL expression")
+    expect(filters).to_have_value("celsius > 30")
+    filters.fill("celsius >> 30")
+    operator.get_by_role("button", name="Try").click()
+    expect(operator.get_by_role("alert").locator("pre")).to_have_text(re.compile(r"celsius >> 30\n {9}\^"))
+    filters.fill("type = 'measured' AND celsius > 28")
+    operator.get_by_role("button", name="Try").click()
+    expect(operator.get_by_role("status").filter(has_text="events match")).to_be_visible()
+    expect(operator.get_by_role("cell", name="matches", exact=True).first).to_be_visible()
+    expect(operator.get_by_role("cell", name="filters[0].cesql is false").first).to_be_visible()
+    shoot(operator, "trial")
+    filters.fill('[{"exact": {"type": "odd"}}]')
+    operator.get_by_role("button", name="Try").click()
+    # The id of this event is HTML. It is text here, too.
+    odd = operator.locator("tr", has=operator.get_by_role("cell", name="matches", exact=True))
+    expect(odd).to_contain_text("<script>document.title")
+    assert operator.title() != "run"
+
+
 def test_pages_of_the_gateway_have_landmarks_and_names_for_their_fields(
     operator: Page, gateway_console: GatewayConsoleProcess
 ) -> None:
-    for path in ("map", "map/trigger/default/alarms", "map/subscription/default/billing"):
+    for path in (
+        "map",
+        "map/trigger/default/alarms",
+        "map/trigger/default/alarms/filters",
+        "map/subscription/default/billing",
+    ):
         operator.goto(f"{gateway_console.address}/{path}")
         expect(operator.get_by_role("main")).to_have_count(1)
         expect(operator.get_by_role("navigation", name="Main")).to_have_count(1)

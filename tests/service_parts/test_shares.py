@@ -1,9 +1,9 @@
-"""Places that sessions share."""
+"""Places that several share."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from web_console.sessions.shares import Shares
+from service_parts.shares import Shares
 
 
 class Crowd:

@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Shares:
-    """Places of the sessions, or of others that have a key."""
+    """Places of sessions, namespaces, or others that have a key."""
 
     def __init__(self, places: int) -> None:
         self._free = places

@@ -1,0 +1,209 @@
+"""[io] Tries filters of a Trigger with stored events of its Broker, for the API. Nothing is delivered.
+
+Laws: a namespace has one trial at a time and few that wait, all namespaces together have few, and none of
+them reads more than `EVENTS_MAX` events and about `BYTES_MAX` bytes, or evaluates longer than `STEPS_MAX`
+steps. Between two events, the event loop does other work. An event that cannot be read or evaluated is shown
+with the reason, and costs only itself.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from event_formats.attributes import text_of
+from event_formats.event import Value
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.errors import UnavailableError
+from knative_gateway.filters import trigger_filters, validate
+from knative_gateway.filters.trying import Trial
+from knative_gateway.filters.validation import Problem
+from knative_gateway.offsets import offset_number
+from knative_gateway.ports import EventLog, Extents, Stored
+from knative_gateway.resources.objects import Object
+from knative_gateway.resources.refusals import Because, Cause, StatusError, bad_request
+from service_parts.shares import Shares
+
+EVENTS_DEFAULT: Final = 20
+EVENTS_MAX: Final = 100
+PARTITIONS_MAX: Final = 16
+"""Partitions that are read for one trial, if the request names none."""
+BYTES_MAX: Final = 16 << 20
+"""Bytes of events that a trial reads; the last event may exceed them."""
+FILTERS_BYTES_MAX: Final = 16 << 10
+"""Bytes of the filters as JSON. They are compiled on the event loop."""
+STEPS_MAX: Final = 4 << 20
+"""Steps of the evaluation of all events. Further events are not evaluated."""
+TRIALS_MAX: Final = 2
+"""Trials at the same time in a process. A namespace has half of them at most."""
+WAITING_MAX: Final = 8
+"""Trials of a namespace that wait or run. More are refused."""
+READ_S_MAX: Final = 10.0
+_RETRY_S: Final = 2
+_ATTRIBUTES_MAX: Final = 50
+_TEXT_MAX: Final = 200
+_FIELDS: Final = frozenset({"filters", "events", "partition", "event"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A checked request. `event`: the attributes of an event that is tried instead of stored ones."""
+
+    filters: Sequence[Mapping[str, object]]
+    events: int
+    partition: int | None
+    event: Mapping[str, str] | None
+
+
+def wanted_of(trigger: Object, options: Mapping[str, object]) -> Wanted:
+    """Return the request. Without `filters`, those of the Trigger are tried.
+
+    Raises:
+        StatusError: an option is not valid. For filters it names each problem.
+    """
+    unknown = next((name for name in options if name not in _FIELDS), None)
+    if unknown is not None:
+        message = f"match does not have an option {unknown[:40]!r}"
+        raise bad_request(message)
+    spec = trigger.get("spec")
+    given = options.get("filters", trigger_filters(spec) if isinstance(spec, Mapping) else [])
+    if len(json.dumps(given)) > FILTERS_BYTES_MAX:
+        message = f"filters: at most {FILTERS_BYTES_MAX} bytes of JSON can be tried"
+        raise bad_request(message)
+    problems = validate(given, attributes_too="filters" not in options)
+    if problems:
+        causes = [Cause(Because.INVALID, each.field, _words(each)) for each in problems]
+        raise StatusError(422, "Invalid", f"filters are invalid: {causes[0]}", causes=causes)
+    assert isinstance(given, Sequence | None), "validated"
+    return Wanted(
+        [each for each in given or () if isinstance(each, Mapping)],
+        _number(options, "events", EVENTS_DEFAULT, least=1, most=EVENTS_MAX),
+        _number(options, "partition", 0, least=0, most=1023) if "partition" in options else None,
+        _event(options.get("event")),
+    )
+
+
+class Trials:
+    """The trials of one process."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events: Final = events
+        self._shares: Final = Shares(TRIALS_MAX)
+        self._of: Final[Counter[str]] = Counter()
+        """The trials of each namespace that wait or run."""
+
+    async def match(self, namespace: str, log: str, wanted: Wanted) -> Mapping[str, object]:
+        """Return which of the latest events of a log the filters match.
+
+        Raises:
+            StatusError: the log does not have the partition, or too many trials wait.
+            UnavailableError: the log is not available.
+        """
+        async with self._place(namespace):
+            trial = Trial(wanted.filters)
+            if wanted.event is not None:
+                rows = [_row({}, wanted.event, trial)]
+            else:
+                rows = [row async for row in self._rows(log, wanted, trial)]
+        return {"kind": "Match", "events": rows}
+
+    @asynccontextmanager
+    async def _place(self, namespace: str) -> AsyncIterator[None]:
+        if self._of[namespace] >= WAITING_MAX:
+            words = "too many filters are being tried, please try again later"
+            raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": _RETRY_S})
+        self._of[namespace] += 1
+        try:
+            async with self._shares.place(namespace):
+                yield
+        finally:
+            self._of[namespace] -= 1
+            if not self._of[namespace]:
+                del self._of[namespace]
+
+    async def _rows(self, log: str, wanted: Wanted, trial: Trial) -> AsyncIterator[Mapping[str, object]]:
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                stored = await self._stored(log, wanted)
+        except TimeoutError:
+            message = f"the events of {log} could not be read within {READ_S_MAX:.0f} s"
+            raise UnavailableError(message) from None
+        for each in stored:
+            # The event loop serves other requests between two events.
+            await asyncio.sleep(0)
+            arrival = Arrival(each, "")
+            place = {
+                "partition": each.partition,
+                "offset": offset_number(each.offset),
+                "at_ms": each.timestamp_ms,
+            }
+            if arrival.attributes is None:
+                yield {**place, "attributes": {}, "matches": False, "reason": arrival.problem[:_TEXT_MAX]}
+            else:
+                yield _row(place, arrival.attributes, trial)
+
+    async def _stored(self, log: str, wanted: Wanted) -> Sequence[Stored]:
+        extents = await self._events.extents(log)
+        chosen = _chosen(extents, wanted.partition)
+        count = max(1, wanted.events // max(1, len(chosen)))
+        found: list[Stored] = []
+        left = BYTES_MAX
+        for partition, first, end in chosen:
+            if left <= 0:
+                break
+            start = max(first, end - count)
+            part = await self._events.span(log, partition, start, end, bytes_max=left)
+            left -= sum(len(each.message) for each in part)
+            found += part
+        found.sort(key=lambda each: each.timestamp_ms)
+        return found[-wanted.events :]
+
+
+def _chosen(extents: Extents, partition: int | None) -> list[tuple[int, int, int]]:
+    """Return the partitions to read, with the first offset and the end."""
+    if partition is not None and partition not in extents.first:
+        message = f"partition: the log does not have partition {partition}; it has {len(extents.first)}"
+        raise bad_request(message)
+    return [
+        (number, int(first), int(last) + 1)
+        for number in sorted(extents.first)
+        if (first := extents.first[number]) is not None
+        and (last := extents.last.get(number)) is not None
+        and partition in {None, number}
+    ][:PARTITIONS_MAX]
+
+
+def _row(place: Mapping[str, object], attributes: Mapping[str, Value], trial: Trial) -> Mapping[str, object]:
+    shown = {
+        name[:_TEXT_MAX]: text_of(value)[:_TEXT_MAX]
+        for name, value in list(attributes.items())[:_ATTRIBUTES_MAX]
+    }
+    if trial.spent > STEPS_MAX:
+        reason = "not evaluated: the filters need too many steps for the events before it"
+        return {**place, "attributes": shown, "matches": None, "reason": reason}
+    verdict = trial.verdict(attributes)
+    return {**place, "attributes": shown, "matches": verdict.matches, "reason": verdict.reason}
+
+
+def _words(problem: Problem) -> str:
+    return f"{problem.message}: {problem.details}" if problem.details else problem.message
+
+
+def _number(options: Mapping[str, object], name: str, default: int, *, least: int, most: int) -> int:
+    value: Any = options.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        message = f"{name} must be a whole number from {least} to {most}"
+        raise bad_request(message)
+    return value
+
+
+def _event(value: object) -> Mapping[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
+        message = 'event must be attributes with texts, such as {"type": "measured", "source": "/roof"}'
+        raise bad_request(message)
+    return {str(name): text for name, text in value.items()}
