@@ -2,15 +2,22 @@
 and answers with Kubernetes statuses.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
+from knative_gateway.dispatcher.history import HISTORY_MAX
+from knative_gateway.errors import UnavailableError
+from knative_gateway.offsets import DIGITS, offset_text
 from knative_gateway.ports import EventLog, Start
 from knative_gateway.resources import extensions
 from knative_gateway.resources.objects import Object, moment_ms, namespace_of, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request
 from knative_gateway.trying import Trials, wanted_of
 
+LAGS_S_MAX: Final = 2.0
+"""How long the answer with the positions waits for the ends of the log."""
 _BEGINNING_MS: Final = 0
 _END_MS: Final = 1 << 45
 """A time after every stored event: more than a thousand years after 1970."""
@@ -29,8 +36,11 @@ class Dispatching(Protocol):
             ValueError: the log does not have one of the partitions.
         """
 
-    async def redrive(self, uid: str) -> int:
-        """Deliver dead-lettered and dropped events again. Returns their number."""
+    async def redrive(self, uid: str, only: Collection[tuple[int, str]] | None = None) -> int:
+        """Deliver dead-lettered and dropped events again, all or `only` these. Returns their number."""
+
+    async def lags(self, uid: str, stored: Mapping[int, str]) -> Mapping[int, int]:
+        """Return how many events of each partition the subscriber will still get."""
 
     def log_of(self, uid: str) -> str:
         """Return the log that the subscriber reads."""
@@ -73,14 +83,18 @@ class DispatcherReplays:
             StatusError: the subscriber is not served, or an option is not valid.
             UnavailableError: the log or the store is not available.
         """
-        if options:
-            message = f"redrive does not have an option {next(iter(options))!r}"
-            raise bad_request(message)
-        uid = uid_of(subscriber)
+        only, uid = _only(options), uid_of(subscriber)
         try:
-            return {"kind": "Redrive", "uid": uid, "events": await self._dispatcher.redrive(uid)}
+            return {"kind": "Redrive", "uid": uid, "events": await self._dispatcher.redrive(uid, only)}
         except KeyError:
             raise _not_served() from None
+
+    async def lags(self, subscriber: Object, stored: Mapping[int, str]) -> Mapping[int, int]:
+        """Return how many events of each partition the subscriber will still get; empty: not known now."""
+        with suppress(KeyError, UnavailableError, TimeoutError):
+            async with asyncio.timeout(LAGS_S_MAX):
+                return await self._dispatcher.lags(uid_of(subscriber), stored)
+        return {}
 
     async def match(self, trigger: Object, options: Mapping[str, object]) -> Mapping[str, object]:
         """Return which of the latest events the filters match.
@@ -95,6 +109,30 @@ class DispatcherReplays:
         except KeyError:
             raise _not_served() from None
         return await self._trials.match(namespace_of(trigger), log, wanted)
+
+
+def _only(options: Mapping[str, object]) -> Collection[tuple[int, str]] | None:
+    """Return partition and offset of the events that a request names; None: all."""
+    unknown = next((name for name in options if name != "events"), None)
+    if unknown is not None:
+        message = f"redrive does not have an option {unknown[:40]!r}"
+        raise bad_request(message)
+    if "events" not in options:
+        return None
+    events = options["events"]
+    if not isinstance(events, list) or not 0 < len(events) <= HISTORY_MAX or not all(map(_is_place, events)):
+        message = (
+            f"events must be a list of 1 to {HISTORY_MAX} events of the history, such as"
+            ' {"partition": 0, "offset": 42}'
+        )
+        raise bad_request(message)
+    return {(event["partition"], offset_text(event["offset"])) for event in events}
+
+
+def _is_place(event: object) -> bool:
+    if not isinstance(event, Mapping) or event.keys() != {"partition", "offset"}:
+        return False
+    return all(type(number) is int and 0 <= number < 10**DIGITS for number in event.values())
 
 
 def _not_served() -> StatusError:

@@ -6,7 +6,8 @@
   POST …/NAME/resume        removes it
   POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
                             delivers again from there
-  POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped
+  POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped; with
+                            {"events": [{"partition": 0, "offset": 42}]} only these
   POST …/NAME/match         of a Trigger: {"filters": […], "events": 20}: which of the latest events the
                             filters match, and why not; without filters, those of the Trigger
 """
@@ -52,6 +53,9 @@ class Replays(Protocol):
           StatusError: the request is refused.
         """
 
+    async def lags(self, subscriber: Object, stored: Mapping[int, str]) -> Mapping[int, int]:
+        """Return how many events of each partition the subscriber will still get; empty: not known now."""
+
     async def match(self, trigger: Object, options: Mapping[str, object]) -> Mapping[str, object]:
         """Try filters with stored events. Return the body of the answer.
 
@@ -83,15 +87,17 @@ class Actions:
         Raises:
           StatusError: the subscriber does not exist (404).
         """
-        uid = uid_of(await self._objects.get(kind, namespace, name))
+        subscriber = await self._objects.get(kind, namespace, name)
+        uid = uid_of(subscriber)
         cursor, failures = (await self._cursors.load([uid])).get(uid), await self._cursors.history(uid)
         positions = {} if cursor is None else cursor.positions
+        lags = {} if self._replays is None else await self._replays.lags(subscriber, positions)
         return {
             "kind": "Deliveries",
             "apiVersion": GROUP_VERSION,
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
             "positions": [
-                {"partition": partition, "offset": offset_number(offset)}
+                {"partition": partition, "offset": offset_number(offset), "lag": lags.get(partition)}
                 for partition, offset in sorted(positions.items())
             ],
             "failures": [

@@ -8,7 +8,7 @@ after the route is served.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -25,7 +25,7 @@ from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.posting.connecting import Connections
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.starts import after_offsets, after_time, ends_of
+from knative_gateway.dispatcher.starts import after_offsets, after_time, before_first, ends_of
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.redriving import Listed, read_one, still_stored
 from knative_gateway.dispatcher.worker import RouteWorker
@@ -243,8 +243,31 @@ class Dispatcher:
             raise ValueError(message)
         await self.replay(uid, after_offsets(offsets, ends))
 
-    async def redrive(self, uid: str) -> int:
+    async def lags(self, uid: str, stored: Mapping[int, str]) -> Mapping[int, int]:
+        """Return how many events of each partition the subscriber will still get.
+
+        `stored`: its stored positions. Other replicas may own some of the partitions.
+
+        Raises:
+            KeyError: this gateway does not serve the subscriber. UnavailableError: the log is not available.
+        """
+        worker = self._worker(uid)
+        own = worker.dispatchers[uid].partitions
+        extents = await self._context.log.extents(worker.wanted.log)
+        found = {}
+        for partition, gone in before_first(extents).items():
+            reached = stored.get(partition, positions.BEGINNING)
+            if partition in own:
+                # It is stored a moment later.
+                reached = own[partition].cursor.reached
+            end = positions.stored(extents.last.get(partition))
+            found[partition] = positions.behind(reached, reached, gone=gone, end=end)
+        return found
+
+    async def redrive(self, uid: str, only: Collection[tuple[int, str]] | None = None) -> int:
         """Deliver again the events that the history lists as dead-lettered or dropped; returns how many.
+
+        `only`: partition and offset of those to deliver; None: all.
 
         The events are sent at once, in addition to the events in flight. They do not belong to a cursor.
         After a crash, they are still in the history.
@@ -260,6 +283,7 @@ class Dispatcher:
             Listed(failure.partition, failure.offset, (failure.event_id, failure.event_source))
             for failure in await self._store.history(uid)
             if failure.end in {End.DEAD_LETTERED, End.DROPPED}
+            and (only is None or (failure.partition, failure.offset) in only)
         ]
         events = await still_stored(self._context.log, worker.wanted.log, listed)
         worker.dispatchers[uid].redrive(events, partial(read_one, self._context.log, worker.wanted.log))

@@ -1,9 +1,12 @@
 """The dispatcher gets the requests of the API."""
 
+import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
+from knative_gateway import replaying
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.memory_log import MemoryEventLog
@@ -29,9 +32,14 @@ class Dispatcher:
         self._know(uid)
         self.told.append(("offsets", offsets))
 
-    async def redrive(self, uid: str) -> int:
+    async def redrive(self, uid: str, only: Collection[tuple[int, str]] | None = None) -> int:
         self._know(uid)
-        return 3
+        self.told.append(("redrive", only))
+        return 3 if only is None else len(only)
+
+    async def lags(self, uid: str, stored: Mapping[int, str]) -> Mapping[int, int]:
+        self._know(uid)
+        return dict.fromkeys(stored, 5)
 
     def log_of(self, uid: str) -> str:
         self._know(uid)
@@ -75,6 +83,52 @@ async def test_a_subscriber_that_is_not_served_is_reported_as_such() -> None:
         await replays.redrive({"metadata": {"uid": "other"}}, {})
     with pytest.raises(StatusError, match="not served now"):
         await replays.match({"metadata": {"uid": "other"}}, {})
+
+
+async def test_a_redrive_of_selected_events_names_them() -> None:
+    dispatcher = Dispatcher()
+    events = [{"partition": 0, "offset": 42}, {"partition": 3, "offset": 0}]
+    answer = await DispatcherReplays(dispatcher, MemoryEventLog()).redrive(TRIGGER, {"events": events})
+    assert answer["events"] == 2
+    assert dispatcher.told == [("redrive", {(0, f"{42:016d}"), (3, f"{0:016d}")})]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        "all",
+        {"partition": 0, "offset": 1},
+        [{"partition": 0}],
+        [{"partition": 0, "offset": True}],
+        [{"partition": 0, "offset": -1}],
+        [{"partition": 0, "offset": 10**16}],
+        [{"partition": "0", "offset": 1}],
+        [{"partition": 0, "offset": 1, "more": 1}],
+        [{"partition": 0, "offset": 1}] * 101,
+        None,
+    ],
+)
+async def test_a_selection_that_is_not_valid_delivers_nothing(events: object) -> None:
+    dispatcher = Dispatcher()
+    with pytest.raises(StatusError, match="events must be a list of 1 to 100 events"):
+        await DispatcherReplays(dispatcher, MemoryEventLog()).redrive(TRIGGER, {"events": events})
+    assert dispatcher.told == []
+
+
+async def test_the_lag_is_unknown_while_the_subscriber_is_not_served_or_the_log_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Silent(Dispatcher):
+        async def lags(self, uid: str, stored: Mapping[int, str]) -> Mapping[int, int]:
+            await asyncio.Event().wait()
+            return {}
+
+    monkeypatch.setattr(replaying, "LAGS_S_MAX", 0.05)
+    replays = DispatcherReplays(Dispatcher(), MemoryEventLog())
+    assert await replays.lags(TRIGGER, {0: "1"}) == {0: 5}
+    assert await replays.lags({"metadata": {"uid": "other"}}, {0: "1"}) == {}
+    assert await DispatcherReplays(Silent(), MemoryEventLog()).lags(TRIGGER, {0: "1"}) == {}
 
 
 async def test_filters_are_tried_with_the_events_of_the_log() -> None:

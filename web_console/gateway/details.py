@@ -5,8 +5,8 @@ Laws: all texts are cut and all lists are bounded, whatever the object and the h
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +20,9 @@ _SPEC_MAX: Final = 16 << 10
 _BODY_MAX: Final = 2048
 _OFFSET: Final = re.compile(r"[0-9]{1,16}")
 _PARTITION: Final = re.compile(r"[0-9]{1,4}")
+_CHOICE: Final = re.compile(r"event\.([0-9]{1,4})\.([0-9]{1,16})")
+_ENDS: Final = ("dead-lettered", "dropped")
+"""The ends of deliveries that a redrive repeats."""
 _PAUSED: Final = "knative-gateway/paused"
 
 
@@ -36,7 +39,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt, or the end of a delivery that failed."""
+    """A failed attempt, or the end of a delivery that failed.
+
+    `choice`: the name of the field that selects the event for a redrive; empty: it cannot be selected.
+    """
 
     at_ms: int | None
     event: str
@@ -46,6 +52,16 @@ class Failure:
     reason: str
     body: str
     end: str
+    choice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last completed event of a partition, and how many events are still to come."""
+
+    partition: str
+    offset: int | None
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,7 @@ class Details:
     spec: str
     conditions: Sequence[Condition]
     counts: Mapping[str, int]
-    positions: Sequence[tuple[str, int | None]]
+    positions: Sequence[Position]
     failures: Sequence[Failure]
 
 
@@ -81,11 +97,24 @@ def details_of(document: Mapping[str, Any], deliveries: Mapping[str, Any]) -> De
             if isinstance(count, int)
         },
         [
-            (_text(each.get("partition")), _number(each.get("offset")))
+            Position(_text(each.get("partition")), _number(each.get("offset")), _number(each.get("lag")))
             for each in _maps(deliveries.get("positions"), PARTITIONS_MAX)
         ],
-        [_failure(each) for each in _maps(deliveries.get("failures"), FAILURES_MAX)],
+        list(_failures(_maps(deliveries.get("failures"), FAILURES_MAX))),
     )
+
+
+def selected(form: Mapping[str, str]) -> list[dict[str, int]]:
+    """Return the events that a form selects, as the API names them.
+
+    Raises:
+        ValueError: it selects none.
+    """
+    found = [match for name in form if (match := _CHOICE.fullmatch(name))]
+    if not found:
+        message = "Nothing is delivered again: select at least one event."
+        raise ValueError(message)
+    return [{"partition": int(each[1]), "offset": int(each[2])} for each in found[:FAILURES_MAX]]
 
 
 def start_of(form: Mapping[str, str], now_ms: int) -> str:
@@ -120,6 +149,18 @@ def start_of(form: Mapping[str, str], now_ms: int) -> str:
 def _condition(each: Mapping[str, Any]) -> Condition:
     names = ("type", "status", "reason", "message", "lastTransitionTime")
     return Condition(*(_text(each.get(name)) for name in names))
+
+
+def _failures(listed: Sequence[Mapping[str, Any]]) -> Iterator[Failure]:
+    """Yield the failures. An event that failed several times can be selected once."""
+    chosen = set[str]()
+    for each in listed:
+        partition, offset = _number(each.get("partition")), _number(each.get("offset"))
+        choice = f"event.{partition}.{offset}"
+        if each.get("end") not in _ENDS or not _CHOICE.fullmatch(choice) or choice in chosen:
+            choice = ""
+        chosen.add(choice)
+        yield replace(_failure(each), choice=choice)
 
 
 def _failure(each: Mapping[str, Any]) -> Failure:

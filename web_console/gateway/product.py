@@ -21,6 +21,7 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.show)),
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.attempt), methods=["POST"]),
         Route("/map/{kind}/{namespace}/{name}", with_session(receiving.show)),
+        Route("/map/{kind}/{namespace}/{name}/stream", with_session(receiving.stream)),
         Route("/map/{kind}/{namespace}/{name}/{action}", with_session(receiving.act), methods=["POST"]),
     ]
 

@@ -1,18 +1,23 @@
 """[io] One Trigger or Subscription: why it is not ready, what failed, and the actions on it."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from web_console.gateway.api import ApiError, Document, status_of
-from web_console.gateway.details import details_of, start_of
+from web_console.figures.stream import KEEP_ALIVE, server_event
+from web_console.gateway.api import ApiError, AwayError, Document, status_of
+from web_console.gateway.details import Details, details_of, selected, start_of
+from web_console.gateway.inventory import FRESH_S, FRESH_S_MAX
 from web_console.gateway.rows import TITLES, collection
-from web_console.gateway.session import GatewaySession
-from web_console.views.requests import form_of, now_ms, page
+from web_console.gateway.session import GatewaySession, away_words
+from web_console.sessions.visitor import TooManyRequestsError
+from web_console.views.requests import console_of, form_of, now_ms, page, root_of
 
 _KINDS: Final = ("trigger", "subscription")
 _NOTICES: Final = {
@@ -45,12 +50,63 @@ async def act(request: Request, session: GatewaySession) -> Response:
     return await _page(request, session, notice=_NOTICES.get(action) or _redriven(answer))
 
 
+async def stream(request: Request, session: GatewaySession) -> Response:
+    """The part of the page that changes by itself, as server-sent events."""
+    if not session.has_room:
+        raise TooManyRequestsError
+    _path(request)  # of another kind: an answer, not a stream that ends
+
+    async def events() -> AsyncIterator[bytes]:
+        async with session.stream():
+            last = ""
+            while True:
+                pause_s = FRESH_S
+                try:
+                    async with session.turn():
+                        begun = time.monotonic()
+                        details = await _details(request, session)
+                        pause_s = min(max(FRESH_S, 100 * (time.monotonic() - begun)), FRESH_S_MAX)
+                except ApiError as error:
+                    if error.code == 401:
+                        yield server_event("ended", "refused")
+                        return
+                    last = ""
+                    yield server_event("away", str(error))
+                except AwayError as error:
+                    last = ""
+                    yield server_event("away", away_words(console_of(request).settings.url, error))
+                else:
+                    request.app.state.touch(request)
+                    html = console_of(request).render(
+                        "receiver_part.html", here=_here(request), session=session, details=details
+                    )
+                    yield KEEP_ALIVE if html == last else server_event("html", html)
+                    last = html
+                await asyncio.sleep(pause_s)
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+def _here(request: Request) -> str:
+    """Return the path of the page."""
+    parts = (quote(str(request.path_params[name]), safe="") for name in ("kind", "namespace", "name"))
+    return f"{root_of(request)}/map/{'/'.join(parts)}"
+
+
+async def _details(request: Request, session: GatewaySession) -> Details:
+    path = _path(request)
+    document = await session.api.get(path)
+    return details_of(document, await session.api.get(f"{path}/deliveries"))
+
+
 def _options(request: Request, action: str, form: Mapping[str, str]) -> Document:
     """Return the body of the request to the API.
 
     Raises:
         ValueError: a field of the form is not valid.
     """
+    if action == "redrive" and form.get("which") == "selected":
+        return {"events": selected(form)}
     if action != "replay":
         return {}
     if form.get("name", "").strip() != request.path_params["name"]:
@@ -82,9 +138,7 @@ async def _page(
     notice: str = "",
     code: int = 200,
 ) -> Response:
-    path = _path(request)
-    document = await session.api.get(path)
-    deliveries = await session.api.get(f"{path}/deliveries")
+    details = await _details(request, session)
     kind = str(request.path_params["kind"])
     return page(
         request,
@@ -95,7 +149,8 @@ async def _page(
         title=TITLES[kind],
         namespace=request.path_params["namespace"],
         name=request.path_params["name"],
-        details=details_of(document, deliveries),
+        here=_here(request),
+        details=details,
         typed={name: (form or {}).get(name, "") for name in _TYPED},
         problem=problem,
         notice=notice,

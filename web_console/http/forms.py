@@ -7,7 +7,7 @@ FORM_BYTES_MAX: Final = 4 << 20
 """A form with an event: its body may grow to three times its size when it is encoded."""
 LOGIN_BYTES_MAX: Final = 64 << 10
 """The form of a login: a name, and a password or a token."""
-_FIELDS_MAX: Final = 64
+_FIELDS_MAX: Final = 128
 
 
 class FormError(ValueError):

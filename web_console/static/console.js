@@ -155,11 +155,23 @@
     part.addEventListener("html", (event) => {
       say("");
       const html = JSON.parse(event.data);
-      if (last !== html) place.innerHTML = last = html;
+      if (last !== html) replace(place, last = html);
     });
     part.addEventListener("away", (event) => say(JSON.parse(event.data)));
     part.addEventListener("ended", () => location.reload());
     part.onerror = () => { if (part.readyState === EventSource.CLOSED) setTimeout(check, 2000); };
+  }
+
+  // What a person has selected, opened and focused stays.
+  function replace(place, html) {
+    const ids = (selector) => new Set(Array.from(place.querySelectorAll(selector), (each) => each.id));
+    const checked = ids("input:checked"), opened = ids("details[open]");
+    const focused = place.contains(document.activeElement) ? document.activeElement.id : "";
+    place.innerHTML = html;
+    for (const each of place.querySelectorAll("input[type=checkbox]")) each.checked = checked.has(each.id);
+    for (const each of place.querySelectorAll("details")) each.open = opened.has(each.id);
+    const again = focused && document.getElementById(focused);
+    if (again) again.focus({ preventScroll: true });
   }
 
   document.addEventListener("visibilitychange", renew);

@@ -177,17 +177,36 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
 
 
 @click.command(short_help="Deliver failed events again.")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    metavar="PARTITION:OFFSET",
+    help="Only this event of the history; may be repeated.",
+)
 @_of_subscriber
 @AS_JSON
-def redrive(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
+def redrive(
+    *, client: Client, subscriber: str, namespace: str | None, events: Sequence[str], as_json: bool
+) -> int:
     """Deliver again the events in the history that went to the dead letter sink or were dropped.
 
     \b
-    Example:
+    Examples:
       knative-gateway redrive trigger/measured
+      knative-gateway redrive trigger/measured --event 0:42 --event 3:7
     """
-    _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
+    options = {"events": [_event(text) for text in events]} if events else {}
+    _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"), options)
     count = number(answer, "events")
     words = f"{subscriber}: {count} {'event is' if count == 1 else 'events are'} delivered again"
     report(words, as_json=as_json, redriven=subscriber, events=count)
     return 0
+
+
+def _event(text: str) -> dict[str, int]:
+    partition, _, offset = text.partition(":")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 16 for part in (partition, offset)):
+        message = f"{text!r} is not PARTITION:OFFSET, such as 0:42"
+        raise click.BadParameter(message, param_hint="'--event'")
+    return {"partition": int(partition), "offset": int(offset)}

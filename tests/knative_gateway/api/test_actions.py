@@ -27,6 +27,15 @@ class Recorder:
         self.asked.append(("redrive", subscriber["kind"]))
         return {"events": 3}
 
+    async def lags(self, subscriber: Mapping[str, object], stored: Mapping[int, str]) -> Mapping[int, int]:
+        return {0: 4}
+
+    async def match(
+        self, trigger: Mapping[str, object], options: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        self.asked.append(("match", options))
+        return {"events": []}
+
 
 async def test_the_history_shows_failures_and_positions(api: Api, store: Store) -> None:
     uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
@@ -36,7 +45,10 @@ async def test_the_history_shows_failures_and_positions(api: Api, store: Store) 
         {uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]}
     )
     told = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json
-    assert told["positions"] == [{"partition": 0, "offset": 7}, {"partition": 1, "offset": "0A"}]
+    assert told["positions"] == [
+        {"partition": 0, "offset": 7, "lag": None},
+        {"partition": 1, "offset": "0A", "lag": None},
+    ]
     assert told["failures"][0]["offset"] == 7
     assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (
         503,
@@ -70,6 +82,32 @@ async def test_replay_and_redrive_are_the_data_plane_s(store: Store) -> None:
     for body in ({}, {"start": "yesterday"}, {"start": 1}, [1]):
         assert (await call(api, "POST", f"{TRIGGERS}/t/replay", body)).code == 400
     assert (await call(api, "POST", f"{TRIGGERS}/other/replay", {"start": "earliest"})).code == 404
+    await api.close()
+
+
+async def test_filters_of_a_trigger_are_tried_and_a_subscription_has_none(store: Store) -> None:
+    recorder = Recorder()
+    api = Api(store.resources, store.cursors, replays=recorder)
+    await api.start()
+    await call(api, "POST", TRIGGERS, trigger())
+    assert (await call(api, "POST", f"{TRIGGERS}/t/match", {"events": 5})).json == {"events": []}
+    assert recorder.asked == [("match", {"events": 5})]
+    assert (await call(api, "POST", f"{TRIGGERS}/t/match", [1])).code == 400
+    assert (await call(api, "GET", f"{TRIGGERS}/t/match")).code == 405
+    assert (await call(api, "POST", f"{TRIGGERS}/other/match", {})).code == 404
+    subscriptions = TRIGGERS.replace("eventing.knative.dev", "messaging.knative.dev")
+    path = subscriptions.replace("triggers", "subscriptions")
+    assert (await call(api, "POST", f"{path}/s/match", {})).code == 404
+    await api.close()
+
+
+async def test_the_positions_have_the_lag_of_the_data_plane(store: Store) -> None:
+    api = Api(store.resources, store.cursors, replays=Recorder())
+    await api.start()
+    uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
+    await store.cursors.save({(uid, 0): "07"})
+    [position] = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json["positions"]
+    assert position == {"partition": 0, "offset": 7, "lag": 4}
     await api.close()
 
 

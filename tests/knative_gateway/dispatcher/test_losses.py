@@ -272,3 +272,31 @@ async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(
     dispatcher = rig.dispatcher.dispatcher_of("u")
     assert dispatcher is not None
     assert dispatcher.figures.end_to_end.total_ms == state.AGE_MAX_MS
+
+
+async def test_only_the_selected_events_are_delivered_again(rig: Rig, server: SubscriberServer) -> None:
+    """An event that the history does not list is not delivered, whoever names it."""
+    server.answers = [400, 400, 400]
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event("a"), event("b"), event("c"))
+    await until(lambda: rig.dispatcher.figures("u")["dropped"] == 3)
+    await rig.send(event("d"))
+    await until(lambda: rig.dispatcher.figures("u").get("delivered") == 1)
+    assert await rig.dispatcher.redrive("u", {(0, f"{1:016d}"), (0, f"{3:016d}"), (7, f"{0:016d}")}) == 1
+    await until(lambda: rig.dispatcher.figures("u").get("delivered") == 2)
+    assert server.ids[3:] == ["d", "b"]
+
+
+async def test_the_lag_of_each_partition_is_known(rig: Rig, server: SubscriberServer) -> None:
+    """Of a partition of another replica, from the stored position; retention shortens it."""
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(*(event(str(number)) for number in range(4)))
+    await until(lambda: rig.dispatcher.figures("u").get("delivered") == 4)
+    assert await rig.dispatcher.lags("u", {}) == {0: 0}
+    rig.dispatcher.dispatcher_of("u").partitions.pop(0)  # type: ignore[union-attr]  # it is served
+    assert await rig.dispatcher.lags("u", {0: f"{1:016d}"}) == {0: 2}
+    assert await rig.dispatcher.lags("u", {}) == {0: 4}
+    rig.memory.removed[LOG, 0] = 3
+    assert await rig.dispatcher.lags("u", {0: f"{1:016d}"}) == {0: 1}
+    with pytest.raises(KeyError):
+        await rig.dispatcher.lags("other", {})

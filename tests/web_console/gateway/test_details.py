@@ -10,7 +10,9 @@ from web_console.gateway.details import (
     CONDITIONS_MAX,
     FAILURES_MAX,
     PARTITIONS_MAX,
+    Position,
     details_of,
+    selected,
     start_of,
 )
 
@@ -26,7 +28,7 @@ TRIGGER = {
     },
 }
 DELIVERIES = {
-    "positions": [{"partition": 0, "offset": 4}, {"partition": 1, "offset": None}],
+    "positions": [{"partition": 0, "offset": 4, "lag": 7}, {"partition": 1, "offset": None}],
     "failures": [
         {
             "at_ms": 5,
@@ -50,7 +52,7 @@ def test_a_trigger_shows_its_settings_conditions_positions_and_failures() -> Non
     assert found.is_paused
     assert found.conditions[0].reason == "R"
     assert found.counts == {"delivered": 4}
-    assert found.positions == [("0", 4), ("1", None)]
+    assert found.positions == [Position("0", 4, 7), Position("1", None, None)]
     [failure] = found.failures
     assert (failure.event, failure.place, failure.code, failure.end) == ("/a 1", "0:3", 503, "dropped")
     assert json.loads(found.spec) == TRIGGER["spec"]
@@ -60,6 +62,22 @@ def test_a_subscription_has_its_urls_in_another_part_of_the_status() -> None:
     physical = {"subscriberUri": None, "replyUri": "http://r/", "deadLetterSinkUri": "http://d/"}
     found = details_of({"spec": {"channel": {"name": "c"}}, "status": {"physicalSubscription": physical}}, {})
     assert (found.source, found.subscriber, found.sink) == ("c", "http://r/", "http://d/")
+
+
+def test_an_event_that_has_ended_can_be_selected_once() -> None:
+    ended = {"partition": 3, "offset": 42, "end": "dead-lettered"}
+    listed = [ended, {**ended, "end": ""}, ended, {**ended, "end": "skipped"}, {**ended, "offset": "<b>"}]
+    found = details_of({}, {"failures": [*listed, {**ended, "offset": 7, "end": "dropped"}]})
+    assert [each.choice for each in found.failures] == ["event.3.42", "", "", "", "", "event.3.7"]
+
+
+def test_a_form_names_the_selected_events() -> None:
+    form = {"csrf": "x", "which": "selected", "event.3.42": "on", "event.x.1": "on", "event.0.7": "on"}
+    assert selected(form) == [{"partition": 3, "offset": 42}, {"partition": 0, "offset": 7}]
+    many = {f"event.0.{number}": "on" for number in range(500)}
+    assert len(selected(many)) == FAILURES_MAX
+    with pytest.raises(ValueError, match="select at least one event"):
+        selected({"which": "selected"})
 
 
 def test_long_texts_and_lists_are_cut() -> None:

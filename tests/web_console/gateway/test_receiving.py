@@ -1,5 +1,6 @@
 """The page of one Trigger or Subscription over HTTP: rights and actions."""
 
+import json
 from typing import Any
 
 import pytest
@@ -94,3 +95,27 @@ def test_actions_that_do_not_exist_reach_no_path_of_the_api(admin: Person) -> No
     admin.get(TRIGGER)
     for action in ("status", "deliveries", "..", "x"):
         assert admin.post(f"{TRIGGER}/{action}", {}).status in {404, 405}
+
+
+def test_the_page_is_live(reader: Person, guarded_gateway: GatewayProcess) -> None:
+    reader.get(TRIGGER)
+    with reader.open_stream(f"{TRIGGER}/stream") as stream:
+        assert stream.answer.status == 200
+        assert stream.answer.readline() == b"event: html\n"
+        part = json.loads(stream.answer.readline().removeprefix(b"data: "))
+    assert "SubscriberResolved" in part
+    assert f'action="{TRIGGER}/redrive"' not in part
+    assert "<html" not in part
+    assert reader.get("/map/broker/weather/temps/stream").status == 404
+    with reader.open_stream("/map/trigger/vault/secret-kept/stream") as stream:
+        assert stream.answer.readline() == b"event: away\n"
+        assert b"forbidden" in stream.answer.readline()
+
+
+def test_a_redrive_of_selected_events_needs_a_selection(admin: Person) -> None:
+    admin.get(TRIGGER)
+    answer = admin.post(f"{TRIGGER}/redrive", {"which": "selected", "event.x": "on"})
+    assert answer.status == 400
+    assert "select at least one event" in answer.text
+    done = admin.post(f"{TRIGGER}/redrive", {"which": "selected", "event.0.99999": "on"})
+    assert "no event that can be delivered again" in done.text

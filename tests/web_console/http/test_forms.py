@@ -20,7 +20,7 @@ def test_fields_are_decoded_and_the_last_of_a_name_counts() -> None:
     assert form_fields(b"a=1&b=%C3%A4+x&a=2&c=") == {"a": "2", "b": "ä x", "c": ""}
 
 
-@pytest.mark.parametrize("body", [b"a=1&" * 100, b"a=%ff", b"\xff=1"])
+@pytest.mark.parametrize("body", [b"a=1&" * 200, b"a=%ff", b"\xff=1"])
 def test_too_many_fields_and_other_encodings_are_refused(body: bytes) -> None:
     with pytest.raises(FormError):
         form_fields(body)

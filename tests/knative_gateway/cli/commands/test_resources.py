@@ -164,6 +164,10 @@ def test_a_subscriber_is_paused_resumed_and_shows_its_history(run: Run) -> None:
     assert run("history", "trigger/asked").stderr == "no failures\n"
     assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
     assert "not available on this gateway" in run("redrive", "trigger/asked", status=1).stderr
+    selected = run("redrive", "trigger/asked", "--event", "0:42", "--event", "1:0", status=1)
+    assert "not available on this gateway" in selected.stderr
+    for wrong in ("42", "a:1", "1:", "-1:2"):
+        assert "is not PARTITION:OFFSET" in run("redrive", "trigger/asked", "--event", wrong, status=2).stderr
     assert (
         "not available on this gateway"
         in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
