@@ -68,12 +68,14 @@ class Failed(Exception):  # noqa: N818  a result of an evaluation, not an error 
 class Limits:
     """Limits of one Trigger's filters. They limit the time for each event.
 
-    `characters` and `tokens` apply to one CESQL text. `depth` applies to nested parentheses, functions and
+    `characters` and `tokens` apply to one CESQL text, `characters_in_all` to all of them together: 8,192
+    characters are read and compiled in up to 50 ms. `depth` applies to nested parentheses, functions and
     operators, and to nested `all`, `any` and `not`. `filters` counts all dialect objects, including nested
     ones.
     """
 
     characters: int = 8192
+    characters_in_all: int = 16_384
     tokens: int = 2048
     depth: int = 64
     filters: int = 1024

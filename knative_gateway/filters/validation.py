@@ -56,12 +56,13 @@ def validate_attributes(attributes: object, path: str = "filter.attributes") -> 
 
 
 class _Validation:
-    __slots__ = ("_count", "_dialects", "_limits")
+    __slots__ = ("_characters", "_count", "_dialects", "_limits")
 
     def __init__(self, limits: Limits, attributes_too: bool) -> None:
         self._limits = limits
         self._dialects = (*DIALECTS, ATTRIBUTES) if attributes_too else DIALECTS
         self._count = 0
+        self._characters = 0
 
     def list(self, filters: object, path: str, depth: int) -> Iterator[Problem]:
         if filters is None:
@@ -114,6 +115,13 @@ class _Validation:
     def _expression(self, content: object, path: str) -> Iterator[Problem]:
         if not isinstance(content, str):
             yield Problem(path, f"invalid value: {_shown(content)}", "expected a CloudEvents SQL expression")
+            return
+        self._characters += len(content)
+        most = self._limits.characters_in_all
+        if len(content) <= self._limits.characters and self._characters > most:
+            yield Problem(
+                path, "too many characters", f"at most {most} are allowed in all expressions together"
+            )
             return
         try:
             missing = missing_functions(compile_expression(content, limits=self._limits))

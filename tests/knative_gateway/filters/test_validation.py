@@ -1,11 +1,15 @@
 """The messages about filters for users: CloudEvents Subscriptions API 3.2.4, in the words of Knative."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knative_gateway.filters import validation
+from knative_gateway.filters.cesql.expression import compile_expression
 from knative_gateway.filters.dialects import compile_filters
-from knative_gateway.filters.refusal import Limits
+from knative_gateway.filters.refusal import LIMITS, Limits
 from knative_gateway.filters.validation import Problem, validate, validate_attributes
 from tests.knative_gateway.filters.filtering import FILTERS, Filter
 
@@ -166,6 +170,28 @@ def test_filters_neither_nest_nor_grow_without_bound() -> None:
     many = [{"any": [{"exact": {"type": "x"}}] * 5000}] * 50
     assert [problem.message for problem in validate(many)] == ["too many filters"]
     assert validate([{"exact": {"type": "x"}}] * 4, limits=Limits(filters=4)) == []
+
+
+def test_the_expressions_of_a_trigger_are_bounded_together_and_the_rest_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = list[str]()
+
+    def counted(text: str, *, limits: Limits) -> Any:
+        compiled.append(text)
+        return compile_expression(text, limits=limits)
+
+    monkeypatch.setattr(validation, "compile_expression", counted)
+    text = "type = 'a'"
+    fit = LIMITS.characters_in_all // len(text)
+    assert validate([{"cesql": text}] * min(fit, LIMITS.filters)) == []
+    long = "type = '" + "a" * 4000 + "'"
+    compiled.clear()
+    problems = validate([{"any": [{"cesql": long}] * 100}])
+    assert {(each.message, "16384" in each.details) for each in problems} == {("too many characters", True)}
+    assert sum(map(len, compiled)) <= LIMITS.characters_in_all
+    # An earlier version may have stored such a Trigger.
+    assert compile_filters([{"any": [{"cesql": long}] * 10}]).test is not None
 
 
 def test_a_long_value_is_not_repeated_whole() -> None:
