@@ -12,9 +12,9 @@ from knative_gateway.errors import UnavailableError
 from knative_gateway.offsets import DIGITS, offset_text
 from knative_gateway.ports import EventLog, Start
 from knative_gateway.resources import extensions
-from knative_gateway.resources.objects import Object, moment_ms, namespace_of, uid_of
+from knative_gateway.resources.objects import Object, moment_ms, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request
-from knative_gateway.trying import Trials, wanted_of
+from knative_gateway.trying import Trials
 
 LAGS_S_MAX: Final = 2.0
 """How long the answer with the positions waits for the ends of the log."""
@@ -103,12 +103,11 @@ class DispatcherReplays:
             StatusError: the Trigger is not served, an option is not valid, or too many trials wait.
             UnavailableError: the log is not available.
         """
-        wanted = wanted_of(trigger, options)
         try:
             log = self._dispatcher.log_of(uid_of(trigger))
         except KeyError:
             raise _not_served() from None
-        return await self._trials.match(namespace_of(trigger), log, wanted)
+        return await self._trials.match(log, trigger, options)
 
 
 def _only(options: Mapping[str, object]) -> Collection[tuple[int, str]] | None:

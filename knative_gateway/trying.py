@@ -2,17 +2,18 @@
 
 Laws: a namespace has one trial at a time and few that wait, all namespaces together have few, and none of
 them reads more than `EVENTS_MAX` events and about `BYTES_MAX` bytes, or evaluates longer than `STEPS_MAX`
-steps. Between two events, the event loop does other work. An event that cannot be read or evaluated is shown
-with the reason, and costs only itself.
+steps. Filters are compiled and evaluated in a thread, so that the event loop does other work. An event that
+cannot be read or evaluated is shown with the reason, and costs only itself.
 """
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from event_formats.attributes import text_of
 from event_formats.event import Value
@@ -21,11 +22,12 @@ from knative_gateway.errors import UnavailableError
 from knative_gateway.filters import trigger_filters, validate
 from knative_gateway.filters.trying import Trial
 from knative_gateway.filters.validation import Problem
-from knative_gateway.offsets import offset_number
 from knative_gateway.ports import EventLog, Extents, Stored
-from knative_gateway.resources.objects import Object
+from knative_gateway.resources.objects import Object, namespace_of
 from knative_gateway.resources.refusals import Because, Cause, StatusError, bad_request
 from service_parts.shares import Shares
+
+T = TypeVar("T")
 
 EVENTS_DEFAULT: Final = 20
 EVENTS_MAX: Final = 100
@@ -34,7 +36,7 @@ PARTITIONS_MAX: Final = 16
 BYTES_MAX: Final = 16 << 20
 """Bytes of events that a trial reads; the last event may exceed them."""
 FILTERS_BYTES_MAX: Final = 16 << 10
-"""Bytes of the filters as JSON. They are compiled on the event loop."""
+"""Bytes of the filters as JSON."""
 STEPS_MAX: Final = 4 << 20
 """Steps of the evaluation of all events. Further events are not evaluated."""
 TRIALS_MAX: Final = 2
@@ -95,20 +97,18 @@ class Trials:
         self._of: Final[Counter[str]] = Counter()
         """The trials of each namespace that wait or run."""
 
-    async def match(self, namespace: str, log: str, wanted: Wanted) -> Mapping[str, object]:
+    async def match(self, log: str, trigger: Object, options: Mapping[str, object]) -> Mapping[str, object]:
         """Return which of the latest events of a log the filters match.
 
         Raises:
-            StatusError: the log does not have the partition, or too many trials wait.
+            StatusError: an option is not valid, the log does not have the partition, or too many trials wait.
             UnavailableError: the log is not available.
         """
-        async with self._place(namespace):
-            trial = Trial(wanted.filters)
-            if wanted.event is not None:
-                rows = [_row({}, wanted.event, trial)]
-            else:
-                rows = [row async for row in self._rows(log, wanted, trial)]
-        return {"kind": "Match", "events": rows}
+        # Also what is not valid costs a place: a mistake in a long expression takes as long as a trial.
+        async with self._place(namespace_of(trigger)):
+            wanted = await _beside(partial(wanted_of, trigger, options))
+            arrived = [] if wanted.event is not None else [each async for each in self._arrivals(log, wanted)]
+            return {"kind": "Match", "events": await _beside(partial(_tried, wanted, arrived))}
 
     @asynccontextmanager
     async def _place(self, namespace: str) -> AsyncIterator[None]:
@@ -124,7 +124,7 @@ class Trials:
             if not self._of[namespace]:
                 del self._of[namespace]
 
-    async def _rows(self, log: str, wanted: Wanted, trial: Trial) -> AsyncIterator[Mapping[str, object]]:
+    async def _arrivals(self, log: str, wanted: Wanted) -> AsyncIterator[Arrival]:
         try:
             async with asyncio.timeout(READ_S_MAX):
                 stored = await self._stored(log, wanted)
@@ -134,16 +134,7 @@ class Trials:
         for each in stored:
             # The event loop serves other requests between two events.
             await asyncio.sleep(0)
-            arrival = Arrival(each, "")
-            place = {
-                "partition": each.partition,
-                "offset": offset_number(each.offset),
-                "at_ms": each.timestamp_ms,
-            }
-            if arrival.attributes is None:
-                yield {**place, "attributes": {}, "matches": False, "reason": arrival.problem[:_TEXT_MAX]}
-            else:
-                yield _row(place, arrival.attributes, trial)
+            yield Arrival(each, "")
 
     async def _stored(self, log: str, wanted: Wanted) -> Sequence[Stored]:
         extents = await self._events.extents(log)
@@ -174,6 +165,30 @@ def _chosen(extents: Extents, partition: int | None) -> list[tuple[int, int, int
         and (last := extents.last.get(number)) is not None
         and partition in {None, number}
     ][:PARTITIONS_MAX]
+
+
+async def _beside(work: Callable[[], T]) -> T:
+    """Do work in a thread. It keeps its place until it has ended, also if the client has left."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+def _tried(wanted: Wanted, arrived: Sequence[Arrival]) -> list[Mapping[str, object]]:
+    trial = Trial(wanted.filters)
+    if wanted.event is not None:
+        return [_row({}, wanted.event, trial)]
+    rows: list[Mapping[str, object]] = []
+    for each in arrived:
+        place = {**each.where, "at_ms": each.timestamp_ms}
+        if each.attributes is None:
+            rows.append({**place, "attributes": {}, "matches": False, "reason": each.problem[:_TEXT_MAX]})
+        else:
+            rows.append(_row(place, each.attributes, trial))
+    return rows
 
 
 def _row(place: Mapping[str, object], attributes: Mapping[str, Value], trial: Trial) -> Mapping[str, object]:

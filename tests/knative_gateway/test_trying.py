@@ -1,6 +1,7 @@
 """Filters are tried with stored events: many, hostile ones, and many who try."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ async def log_with(*messages: bytes, partitions: int = 1) -> MemoryEventLog:
 
 
 async def rows(log: MemoryEventLog, options: Mapping[str, object]) -> list[Any]:
-    answer: Any = await Trials(log).match("default", LOG, wanted_of(TRIGGER, options))
+    answer: Any = await Trials(log).match(LOG, TRIGGER, options)
     return list(answer["events"])
 
 
@@ -144,11 +145,12 @@ async def test_many_who_try_wait_for_each_other_or_are_refused_and_delay_no_othe
         return await extents(LOG)
 
     monkeypatch.setattr(log, "extents", slow)
-    trials, wanted = Trials(log), wanted_of(TRIGGER, {})
-    tasks = [asyncio.create_task(trials.match("busy", LOG, wanted)) for _ in range(WAITING_MAX + 5)]
+    trials = Trials(log)
+    busy = {**TRIGGER, "metadata": {"namespace": "busy"}}
+    tasks = [asyncio.create_task(trials.match(LOG, busy, {})) for _ in range(WAITING_MAX + 5)]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        answer: Any = await trials.match("other", "another log", wanted_of(TRIGGER, {"event": {"type": "x"}}))
+        answer: Any = await trials.match("another log", TRIGGER, {"event": {"type": "x"}})
     assert [row["matches"] for row in answer["events"]] == [False]
     tasks[1].cancel()
     gate.set()
@@ -157,6 +159,30 @@ async def test_many_who_try_wait_for_each_other_or_are_refused_and_delay_no_othe
     assert [each.code for each in done if isinstance(each, StatusError)] == [429] * 5
     assert sum(isinstance(each, dict) for each in done) == WAITING_MAX - 1
     assert not trials._of
+
+
+async def test_a_client_that_leaves_keeps_its_place_until_its_filters_are_evaluated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise clients that send and leave would fill all threads."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return []
+
+    monkeypatch.setattr(trying, "_tried", slow)
+    trials = Trials(await log_with(message(1)))
+    left = asyncio.create_task(trials.match(LOG, TRIGGER, {}))
+    assert await asyncio.to_thread(begun.wait, 60)
+    left.cancel()
+    await asyncio.sleep(0.01)
+    assert trials._of.total() == 1
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    assert trials._of.total() == 0
 
 
 async def test_a_log_that_does_not_answer_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
