@@ -98,7 +98,11 @@ def test_the_limits_are_those_of_the_code() -> None:
         f" {LIMIT_MAX:,})"
     )
     assert f"| deliveries in flight to one subscriber | {in_flight} |" in table
-    assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
+    filters = (
+        f"{FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels; {FILTER_LIMITS.characters_in_all:,}"
+        " characters in all CESQL expressions together"
+    )
+    assert f"| filters of a Trigger | {filters} |" in table
     expression = (
         f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} tokens, {FILTER_LIMITS.depth}"
         " levels"

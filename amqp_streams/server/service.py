@@ -28,7 +28,7 @@ from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
 from amqp_streams.server.links.link import AnyLink, Committing, Owner, Pause, Pumped
-from amqp_streams.server.links.turns import Iteration, Turns
+from amqp_streams.server.links.turns import Iteration, Sequel, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
@@ -133,6 +133,7 @@ class EventService:
         self.backlog = Turns(loop.call_soon, "received")
         """Connections whose received bytes need more than one loop iteration."""
         self.iteration = Iteration(loop.call_soon)
+        self._written: Final = Sequel(loop.call_soon, self.iteration, self.effects.carry_out)
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
@@ -162,8 +163,7 @@ class EventService:
         )
         self.regular = Regular(loop, store, steps, wall_ms=self.now_ms, monotonic_ms=self.monotonic_ms)
         self._cursor_flush: asyncio.TimerHandle | None = None
-        store.on_commit = self._committed
-        store.states.on_written = self._state_written
+        store.on_commit, store.states.on_written = self._committed, self._state_written
         self.node.lookups.on_answer = self._looked_up
         if (others := store.others) is not None:
             others.on_grown, others.on_lost, others.on_truncated = self._grown, self._lost, self._truncated
@@ -353,8 +353,8 @@ class EventService:
     def _state_written(self, number: int, failure: StorageError | None) -> None:
         if failure is not None:
             log.error("state_not_written", reason=str(failure))
-        self.node.state_written(number, failure, self.monotonic_ms())
-        self.effects.carry_out()
+        # Many attaches may wait for one write; each of a wide log takes milliseconds.
+        self._written.add(lambda: self.node.state_written(number, failure, self.monotonic_ms()))
 
     def _looked_up(self) -> None:
         self.node.lookups.proceed(self.monotonic_ms())

@@ -20,6 +20,7 @@ from knative_gateway import server
 from knative_gateway.api import app as api_app
 from knative_gateway.api import objects as api_objects
 from knative_gateway.api import startup as api_startup
+from knative_gateway.api import stepping
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller import controller, reporting
 from knative_gateway.dispatcher import dispatcher
@@ -231,6 +232,7 @@ def simulated(loop: VirtualLoop, network: Network, random: Random, logged: Logge
     patches: list[tuple[Any, str, Any]] = [(module, "time", clock) for module in TIMED]
     patches += [
         (turns, "clock", loop.time),
+        (stepping, "perf_counter", loop.time),
         (api_objects, "uuid", SimpleNamespace(uuid4=uuid4)),
         (reporting, "uuid4", uuid4),
         (resolving, "in_thread", network.resolve),

@@ -91,6 +91,47 @@ class Iteration:
         self._ends_s = None
 
 
+class Sequel:
+    """Calls in the order in which they were added, within the time of each iteration.
+
+    At least one call is made in an iteration. `then` is called after the calls of an iteration.
+    """
+
+    __slots__ = ("_calls", "_iteration", "_scheduled", "_soon", "_then")
+
+    def __init__(
+        self,
+        soon: Callable[[Callable[[], None]], object],
+        iteration: Iteration,
+        then: Callable[[], None],
+    ) -> None:
+        self._soon: Final = soon
+        self._iteration: Final = iteration
+        self._then: Final = then
+        self._calls: Final[deque[Callable[[], None]]] = deque()
+        self._scheduled = False
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Make this call now, if it is the only one and the iteration has time, or later."""
+        self._calls.append(call)
+        if not self._scheduled:
+            self._some()
+
+    def _some(self) -> None:
+        self._scheduled = True  # a call may add another one
+        until = self._iteration.ends_s()
+        try:
+            while self._calls:
+                self._calls.popleft()()
+                if perf_counter() > until:
+                    break
+        finally:  # a call that fails must not stop the others
+            self._scheduled = bool(self._calls)
+            if self._scheduled:
+                self._soon(self._some)
+            self._then()
+
+
 class Turns:
     """Runs the workers round-robin, within the limit of time.
 

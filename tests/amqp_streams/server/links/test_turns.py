@@ -1,5 +1,7 @@
 """Requests and answers have a budget for each loop iteration, for any number of links."""
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -10,7 +12,14 @@ from amqp_streams.server import dispatch
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.links import turns as turns_module
 from amqp_streams.server.links.link import Owner
-from amqp_streams.server.links.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, SMALL_BYTES, Turns
+from amqp_streams.server.links.turns import (
+    CONNECTION_BYTES_MAX,
+    NODE_BYTES_MAX,
+    SMALL_BYTES,
+    Iteration,
+    Sequel,
+    Turns,
+)
 from amqp_streams.streams.attach import AttachRequest, Grant, Pending
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
 from amqp_streams.testing_amqp.node import ManualLoop
@@ -211,3 +220,55 @@ def echo_of_the_session() -> bytes:
         "outgoing_window": UInt(100),
     }
     return frame_of("flow", echo=True, **windows)
+
+
+class Calls:
+    """Calls that are recorded, and those of later iterations."""
+
+    def __init__(self) -> None:
+        self.later: deque[Callable[[], None]] = deque()
+        self.made: list[str] = []
+        self.sequel = Sequel(
+            self.later.append, Iteration(self.later.append), lambda: self.made.append("then")
+        )
+
+    def add(self, name: str) -> None:
+        self.sequel.add(lambda: self.made.append(name))
+
+    def run(self) -> None:
+        while self.later:
+            self.later.popleft()()
+
+
+def test_calls_keep_their_order_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", -1.0)  # one call takes all the time of an iteration
+    calls = Calls()
+    calls.sequel.add(lambda: calls.add("added by the first one"))
+    calls.add("b")
+    calls.add("c")
+    assert calls.made == ["then"]
+    calls.run()
+    assert calls.made == ["then", "added by the first one", "then", "b", "then", "c", "then"]
+
+
+def test_calls_are_made_at_once_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", 60.0)
+    calls = Calls()
+    for name in "abc":
+        calls.add(name)
+    assert calls.made == ["a", "then", "b", "then", "c", "then"]
+
+
+def test_a_call_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", -1.0)
+    calls = Calls()
+
+    def fails() -> None:
+        calls.add("b")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        calls.sequel.add(fails)
+    calls.add("c")
+    calls.run()
+    assert calls.made == ["then", "b", "then", "c", "then"]
