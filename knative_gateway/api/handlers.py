@@ -17,6 +17,7 @@ from knative_gateway.api.objects import Namespaces, Objects, Written
 from knative_gateway.api.stepping import filtered
 from knative_gateway.api.targets import STATUS, Target
 from knative_gateway.api.watching import events, watch_of
+from knative_gateway.http.turns import Turns
 from knative_gateway.ports import ResourceStore
 from knative_gateway.resources import admission
 from knative_gateway.resources.defaults import Defaults
@@ -61,6 +62,8 @@ class Handlers:
         self._now_ms: Final = now_ms
         self.closing: Final = asyncio.Event()
         self._watches = 0
+        self._turns: Final = Turns()
+        """Of the watches."""
 
     async def answer(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         """Answer a request for a kind that is served.
@@ -138,7 +141,13 @@ class Handlers:
             words = f"the limit of {WATCHES_MAX} watches is reached, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
         stream = events(
-            watch, self._objects, self._store, self.closing, now_ms=self._now_ms, allowed=access.may_read
+            watch,
+            self._objects,
+            self._store,
+            self.closing,
+            now_ms=self._now_ms,
+            allowed=access.may_read,
+            turns=self._turns,
         )
 
         async def lines() -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from knative_gateway.api.listing import number, object_document, selector
 from knative_gateway.api.negotiation import Form
 from knative_gateway.api.objects import Objects, in_version
 from knative_gateway.errors import GatewayError, GoneError
+from knative_gateway.http.turns import Turns
 from knative_gateway.ports import Change, ResourceStore
 from knative_gateway.resources.kinds import Kind
 from knative_gateway.resources.objects import Object
@@ -34,6 +35,8 @@ ALLOWED_OBJECTS: Final = 100
 """The access check runs once for this many objects of the initial list: a slow client can take very long to
 read the list.
 """
+OBJECTS_A_TURN: Final = 16
+"""How many objects of the initial list are sent in a turn: about a millisecond of work."""
 Event = dict[str, object]
 
 
@@ -84,9 +87,13 @@ async def events(
     *,
     now_ms: Callable[[], int],
     allowed: Callable[[], bool],
+    turns: Turns,
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of a watch until its timeout, until `closing` is set, or until `allowed` returns
     False.
+
+    `turns`: of all watches, for the objects at their beginning. A thousand watches may begin with a thousand
+    objects each.
     """
     position = watch.after
     try:
@@ -96,6 +103,8 @@ async def events(
                 # The token may expire while a slow client reads the list.
                 if not index % ALLOWED_OBJECTS and not allowed():
                     return
+                if not index % OBJECTS_A_TURN:
+                    await turns.turn()
                 if _is_meant(watch, each) and watch.matches(each):
                     yield _event("ADDED", watch, each, now_ms())
             if watch.initial_end:

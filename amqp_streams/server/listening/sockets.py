@@ -25,7 +25,7 @@ from service_parts.settings.listeners import Listener as Address
 
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
 # ones. One costs about 0.2 ms in all, and all else takes about a millisecond of an iteration.
-ACCEPTS_A_TURN: Final = 8
+ACCEPTS_A_TURN: Final = 4
 # How long accepting pauses when the system has no free descriptors or memory.
 BACK_OFF_S: Final = 1.0
 # Log lines that unauthenticated clients cause (refused connections, failed handshakes): at most one of each

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from knative_gateway.api import Api, handlers
 from knative_gateway.api import watching as watches
 from knative_gateway.api.negotiation import Form
+from knative_gateway.http.turns import Turns
 from knative_gateway.security.access import Gate, Identity
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
@@ -231,11 +233,46 @@ async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: py
     told = [
         event
         async for event in watches.events(
-            watch, api.objects, store.resources, asyncio.Event(), now_ms=lambda: 0, allowed=allowed
+            watch,
+            api.objects,
+            store.resources,
+            asyncio.Event(),
+            now_ms=lambda: 0,
+            allowed=allowed,
+            turns=Turns(),
         )
     ]
     assert len(told) == 2
     await api.close()
+
+
+async def test_many_watches_that_begin_with_many_objects_take_turns(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, clients = 3 * watches.OBJECTS_A_TURN, 5
+    for number in range(count):
+        await call(api, "POST", TRIGGERS, trigger(f"t{number:03}"))
+    made = 0
+    event = watches._event
+
+    def counted(*arguments: Any) -> dict[str, object]:
+        nonlocal made
+        made += 1
+        return event(*arguments)
+
+    monkeypatch.setattr(watches, "_event", counted)
+
+    async def read() -> Told:
+        async with watching(api, TRIGGERS) as events:
+            return await take(events, count)
+
+    reading = [asyncio.create_task(read()) for _ in range(clients)]
+    seen = [0]
+    while not all(task.done() for task in reading):
+        await asyncio.sleep(0)
+        seen.append(made)
+    assert [len(task.result()) for task in reading] == [count] * clients
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * watches.OBJECTS_A_TURN
 
 
 async def test_no_watch_lasts_longer_than_an_hour(api: Api) -> None:
