@@ -42,7 +42,12 @@ class Listing:
     @property
     def fresh_s(self) -> float:
         """How long it is used."""
-        return min(max(FRESH_S, 100 * self.took_s), FRESH_S_MAX)
+        return fresh_s(self.took_s)
+
+
+def fresh_s(took_s: float) -> float:
+    """Return how long a reading is used that took the gateway `took_s`: so it has a hundredth of the time."""
+    return min(max(FRESH_S, 100 * took_s), FRESH_S_MAX)
 
 
 class Inventory:

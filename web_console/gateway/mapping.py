@@ -1,22 +1,22 @@
 """[io] The map: Brokers and Channels with what receives their events, with live figures."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from web_console.figures.stream import server_event
-from web_console.gateway.api import ApiError, AwayError, status_of
-from web_console.gateway.inventory import FRESH_S, Listing
+from web_console.gateway.api import ApiError, status_of
+from web_console.gateway.inventory import Listing
+from web_console.gateway.repeating import repeated
 from web_console.gateway.rows import STATES, Line, Receiver, lines
-from web_console.gateway.session import GatewaySession, away_words
-from web_console.sessions.visitor import TooManyRequestsError
+from web_console.gateway.session import GatewaySession
 from web_console.showing import numbers
 from web_console.showing.paging import PAGE_SIZE, Page, number_of, page_of
-from web_console.views.requests import console_of, page
+from web_console.views.requests import page
+from web_console.views.streams import event_stream
 
 _NAMESPACE: Final = "default"
 _NAMESPACE_MAX: Final = 63
@@ -106,30 +106,12 @@ def _figures(
 
 async def figures(request: Request, session: GatewaySession) -> Response:
     """Live figures of the rows of a page, as server-sent events."""
-    if not session.has_room:
-        raise TooManyRequestsError
     namespace = request.query_params.get("namespace", "").strip()[:_NAMESPACE_MAX]
     rows = {row[:_ROW_MAX] for row in request.query_params.getlist("row")[:PAGE_SIZE]}
 
-    async def events() -> AsyncIterator[bytes]:
-        async with session.stream():
-            while True:
-                pause_s = FRESH_S
-                try:
-                    async with session.turn():
-                        listing = await session.inventory.read(namespace)
-                except ApiError as error:
-                    if error.code == 401:
-                        yield server_event("ended", "refused")
-                        return
-                    yield server_event("away", str(error))
-                except AwayError as error:
-                    yield server_event("away", away_words(console_of(request).settings.url, error))
-                else:
-                    request.app.state.touch(request)
-                    pause_s = listing.fresh_s
-                    shown = [one for one in listing.receivers if one.row in rows]
-                    yield server_event("figures", _figures(session, listing, shown))
-                await asyncio.sleep(pause_s)
+    async def read() -> tuple[bytes, float]:
+        listing = await session.inventory.read(namespace)
+        shown = [one for one in listing.receivers if one.row in rows]
+        return server_event("figures", _figures(session, listing, shown)), listing.took_s
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return event_stream(session, repeated(request, session, read))

@@ -1,23 +1,22 @@
 """[io] One Trigger or Subscription: why it is not ready, what failed, and the actions on it."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from web_console.figures.stream import KEEP_ALIVE, server_event
-from web_console.gateway.api import ApiError, AwayError, Document, status_of
+from web_console.figures.stream import server_event
+from web_console.gateway.api import ApiError, Document, status_of
 from web_console.gateway.details import Details, details_of, selected, start_of
-from web_console.gateway.inventory import FRESH_S, FRESH_S_MAX
+from web_console.gateway.repeating import repeated
 from web_console.gateway.rows import TITLES, collection
-from web_console.gateway.session import GatewaySession, away_words
-from web_console.sessions.visitor import TooManyRequestsError
+from web_console.gateway.session import GatewaySession
 from web_console.views.requests import console_of, form_of, now_ms, page, root_of
+from web_console.views.streams import event_stream
 
 _KINDS: Final = ("trigger", "subscription")
 _NOTICES: Final = {
@@ -52,39 +51,18 @@ async def act(request: Request, session: GatewaySession) -> Response:
 
 async def stream(request: Request, session: GatewaySession) -> Response:
     """The part of the page that changes by itself, as server-sent events."""
-    if not session.has_room:
-        raise TooManyRequestsError
     _path(request)  # of another kind: an answer, not a stream that ends
 
-    async def events() -> AsyncIterator[bytes]:
-        async with session.stream():
-            last = ""
-            while True:
-                pause_s = FRESH_S
-                try:
-                    async with session.turn():
-                        begun = time.monotonic()
-                        details = await _details(request, session)
-                        pause_s = min(max(FRESH_S, 100 * (time.monotonic() - begun)), FRESH_S_MAX)
-                except ApiError as error:
-                    if error.code == 401:
-                        yield server_event("ended", "refused")
-                        return
-                    last = ""
-                    yield server_event("away", str(error))
-                except AwayError as error:
-                    last = ""
-                    yield server_event("away", away_words(console_of(request).settings.url, error))
-                else:
-                    request.app.state.touch(request)
-                    html = console_of(request).render(
-                        "receiver_part.html", here=_here(request), session=session, details=details
-                    )
-                    yield KEEP_ALIVE if html == last else server_event("html", html)
-                    last = html
-                await asyncio.sleep(pause_s)
+    async def read() -> tuple[bytes, float]:
+        begun_s = time.monotonic()
+        details = await _details(request, session)
+        took_s = time.monotonic() - begun_s
+        html = console_of(request).render(
+            "receiver_part.html", here=_here(request), session=session, details=details
+        )
+        return server_event("html", html), took_s
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return event_stream(session, repeated(request, session, read))
 
 
 def _here(request: Request) -> str:

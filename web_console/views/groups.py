@@ -1,13 +1,13 @@
 """[io] Consumer groups and cursors: their positions, and moving them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from amqp_streams.client import (
     EARLIEST,
@@ -26,13 +26,13 @@ from amqp_streams.client import (
 from amqp_streams.errors import AmqpStreamsError
 from web_console.figures.stream import server_event
 from web_console.sessions.session import Session
-from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing.moves import Move, moves
 from web_console.showing.paging import number_of, page_of
 from web_console.showing.times import time_ms
 from web_console.showing.words import sentence
 from web_console.views.log import extent_of
 from web_console.views.requests import console_of, form_of, now_ms, page, root_of
+from web_console.views.streams import event_stream
 
 _PERIOD_S: Final = 2.0
 _AFTER_PROBLEM_S: Final = 5.0
@@ -129,28 +129,25 @@ async def _reader(request: Request, session: Session) -> Reader:
 
 async def stream(request: Request, session: Session) -> Response:
     """The positions of one group or subscription, as server-sent events with rows of a table."""
-    if not session.has_room:
-        raise TooManyRequestsError
 
-    async def events() -> AsyncIterator[bytes]:
-        async with session.stream():
-            while True:
-                try:
-                    async with session.turn():
-                        reader = await _reader(request, session)
-                except (AuthenticationError, ClosedError):
-                    yield server_event("ended", "")
-                    return
-                except AmqpStreamsError as error:
-                    yield server_event("away", sentence(error))
-                    await asyncio.sleep(_AFTER_PROBLEM_S)
-                    continue
-                request.app.state.touch(request)
-                html = console_of(request).render("positions.html", reader=reader)
-                yield server_event("html", html)
-                await asyncio.sleep(_PERIOD_S)
+    async def events() -> AsyncGenerator[bytes, None]:
+        while True:
+            try:
+                async with session.turn():
+                    reader = await _reader(request, session)
+            except (AuthenticationError, ClosedError):
+                yield server_event("ended", "")
+                return
+            except AmqpStreamsError as error:
+                yield server_event("away", sentence(error))
+                await asyncio.sleep(_AFTER_PROBLEM_S)
+                continue
+            request.app.state.touch(request)
+            html = console_of(request).render("positions.html", reader=reader)
+            yield server_event("html", html)
+            await asyncio.sleep(_PERIOD_S)
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return event_stream(session, events())
 
 
 async def reset(request: Request, session: Session) -> Response:

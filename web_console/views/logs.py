@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from amqp_streams import names
 from amqp_streams.client import LogExtent, LogSummary
@@ -14,10 +14,10 @@ from web_console.figures.rates import points
 from web_console.figures.stream import KEEP_ALIVE, server_event
 from web_console.figures.watching import LOGS_MAX, Watcher
 from web_console.sessions.session import Session
-from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing import numbers
 from web_console.showing.paging import number_of, page_of
 from web_console.views.requests import page
+from web_console.views.streams import event_stream
 
 _WAIT_S: Final = 15.0
 _LISTED_S: Final = 10.0
@@ -131,12 +131,10 @@ def live(
     Raises:
         TooManyRequestsError: the session has too many.
     """
-    if not session.has_room:
-        raise TooManyRequestsError
 
-    async def events() -> AsyncIterator[bytes]:
+    async def events() -> AsyncGenerator[bytes, None]:
         watcher = session.watcher
-        async with session.stream(), watcher.view(frozenset(logs), partitions=partitions) as view:
+        async with watcher.view(frozenset(logs), partitions=partitions) as view:
             while True:
                 try:
                     await asyncio.wait_for(view.changed.wait(), _WAIT_S)
@@ -154,4 +152,4 @@ def live(
                 else:
                     yield server_event("figures", read(watcher))
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return event_stream(session, events())

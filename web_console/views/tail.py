@@ -6,22 +6,22 @@ the log, and says how many it did not show.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from amqp_streams.client import LATEST, AuthenticationError, ClosedError, Consumer, Event, sql_filter
 from amqp_streams.errors import AmqpStreamsError
 from web_console.figures.stream import KEEP_ALIVE, server_event
 from web_console.sessions.session import Session
-from web_console.sessions.visitor import TooManyRequestsError
 from web_console.showing.properties import properties_of
 from web_console.showing.words import is_away, sentence
 from web_console.views.log import extent_of
 from web_console.views.reading import row_of
 from web_console.views.requests import console_of, form_of, now_ms, page, root_of
+from web_console.views.streams import event_stream
 
 SHOWN_MAX: Final = 50
 """Events in one step of a tail."""
@@ -48,39 +48,36 @@ async def show(request: Request, session: Session) -> Response:
 
 async def stream(request: Request, session: Session) -> Response:
     """New events of a log, as server-sent events with rows of a table."""
-    if not session.has_room:
-        raise TooManyRequestsError
     log = request.path_params["log"]
     partition = request.query_params.get("partition") or None
     sql = request.query_params.get("where", "").strip()[:4096]
     rows = _Rows(request, log, counts_skipped=not sql)
 
-    async def events() -> AsyncIterator[bytes]:
-        async with session.stream():
-            while True:
-                try:
-                    async with session.client.consumer(
-                        log,
-                        partition=partition,
-                        start=LATEST,
-                        filters={"where": sql_filter(sql)} if sql else None,
-                        credit=SHOWN_MAX,
-                        settle="none",
-                    ) as consumer:
-                        yield server_event("open", "")
-                        async for part in _until_behind(consumer, rows):
-                            request.app.state.touch(request)
-                            yield part
-                except (AuthenticationError, ClosedError):
-                    yield server_event("ended", "")
+    async def events() -> AsyncGenerator[bytes, None]:
+        while True:
+            try:
+                async with session.client.consumer(
+                    log,
+                    partition=partition,
+                    start=LATEST,
+                    filters={"where": sql_filter(sql)} if sql else None,
+                    credit=SHOWN_MAX,
+                    settle="none",
+                ) as consumer:
+                    yield server_event("open", "")
+                    async for part in _until_behind(consumer, rows):
+                        request.app.state.touch(request)
+                        yield part
+            except (AuthenticationError, ClosedError):
+                yield server_event("ended", "")
+                return
+            except AmqpStreamsError as error:
+                yield server_event("away" if is_away(error) else "problem", sentence(error))
+                if not is_away(error):
                     return
-                except AmqpStreamsError as error:
-                    yield server_event("away" if is_away(error) else "problem", sentence(error))
-                    if not is_away(error):
-                        return
-                    await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_AGAIN_S)
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return event_stream(session, events())
 
 
 async def _until_behind(consumer: Consumer, rows: "_Rows") -> AsyncIterator[bytes]:
