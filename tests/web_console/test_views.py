@@ -109,6 +109,13 @@ def test_a_filter_is_checked_by_the_node(admin: Person) -> None:
     assert admin.get("/logs/temps/filter?where=").text.strip() == ""
 
 
+@pytest.mark.parametrize("view", ["filter", "events", "try"])
+def test_a_filter_that_is_too_long_is_not_cut(admin: Person, view: str) -> None:
+    """The first 4,096 characters of a filter may be a filter with other results."""
+    sql = "a=1" + "+AND+a=1" * 600
+    assert "more than 4,096 characters" in admin.get(f"/logs/temps/{view}?where={sql}").text
+
+
 def test_a_session_has_a_bounded_number_of_streams(admin: Person) -> None:
     with ExitStack() as streams:
         for _ in range(12):

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from web_console.gateway.rows import TEXT_MAX
+from web_console.showing.numbers import bounded
+from web_console.showing.words import pointer
 
 FILTERS_MAX: Final = 16 << 10
 """Characters of a form with filters."""
 EVENTS_DEFAULT: Final = 20
 EVENTS_MAX: Final = 100
 ATTRIBUTES_MAX: Final = 20
-_AROUND: Final = 40
 _AT: Final = re.compile(r"at character (\d{1,6})$")
 
 
@@ -49,7 +50,7 @@ def options_of(form: Mapping[str, str]) -> dict[str, object]:
         FiltersError: the form is not valid.
     """
     text = form.get("filters", "").strip()
-    options: dict[str, object] = {"events": _events(form.get("events", ""))}
+    options: dict[str, object] = {"events": bounded(form.get("events"), EVENTS_DEFAULT, EVENTS_MAX)}
     if len(text) > FILTERS_MAX:
         message = f"Filters have at most {FILTERS_MAX:,} characters here."
         raise FiltersError(message)
@@ -74,7 +75,7 @@ def is_json(text: str) -> bool:
 def pointer_of(text: str, words: str) -> str:
     """Return the place that an error names, in two lines; empty if it names none, or not one of this text."""
     found = _AT.search(words)
-    return "" if found is None or is_json(text) else _pointer(text, int(found[1]))
+    return "" if found is None or is_json(text) else pointer(text, int(found[1]))
 
 
 def rows_of(answer: Mapping[str, Any]) -> list[Row]:
@@ -94,29 +95,16 @@ def filters_of(document: Mapping[str, Any]) -> str:
     return json.dumps(filters, indent=2, ensure_ascii=False)[:FILTERS_MAX]
 
 
-def _events(given: str) -> int:
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else EVENTS_DEFAULT
-    return min(max(number, 1), EVENTS_MAX)
-
-
 def _parsed(text: str) -> object:
     try:
         found: object = json.loads(text)
     except json.JSONDecodeError as error:
         message = f"This is not valid JSON: {error.msg}, at line {error.lineno}, column {error.colno}."
-        raise FiltersError(message, _pointer(text, error.pos + 1)) from error
+        raise FiltersError(message, pointer(text, error.pos + 1)) from error
     except (RecursionError, ValueError) as error:
         message = "This JSON has too many levels, or a number that is too long."
         raise FiltersError(message) from error
     return [found] if isinstance(found, dict) else found
-
-
-def _pointer(text: str, position: int) -> str:
-    """`position`: the number of the character, from 1."""
-    at = min(max(position, 1), len(text) + 1) - 1
-    start = max(text.rfind("\n", 0, at) + 1, at - _AROUND)
-    line = text[start : at + _AROUND].partition("\n")[0]
-    return f"{line}\n{' ' * (at - start)}^"
 
 
 def _row(each: Mapping[str, Any]) -> Row:

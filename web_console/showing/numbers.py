@@ -26,6 +26,12 @@ def rate(number: float | None) -> str:
     return f"{number:.1f}/s" if 0 < number < 100 else f"{number:,.0f}/s"
 
 
+def bounded(given: str | None, default: int, most: int) -> int:
+    """Return a number that a person typed, at least 1 and at most `most`; `default` if it is not a number."""
+    number = int(given) if given and given.isascii() and given.isdigit() and len(given) < 10 else default
+    return min(max(number, 1), most)
+
+
 def duration(ms: int | None) -> str:
     """A duration in the notation of the settings: `7d`, `1h30m`; `forever` for None."""
     if ms is None:

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from web_console.showing.numbers import bounded
+
 _T = TypeVar("_T")
 PAGE_SIZE: Final = 50
+_PAGES_MAX: Final = 10**8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +40,4 @@ def page_of(items: Sequence[_T], number: int) -> Page[_T]:
 
 def number_of(given: str | None) -> int:
     """Return the number of a page from a query; 1 if it is not a number."""
-    return int(given) if given and given.isascii() and given.isdigit() and len(given) < 9 else 1
+    return bounded(given, 1, _PAGES_MAX)

@@ -1,4 +1,4 @@
-"""Errors as sentences, and as statuses of HTTP. Pure."""
+"""Errors as sentences, as statuses of HTTP, and as positions in a text. Pure."""
 
 from http import HTTPStatus
 from typing import Final
@@ -14,6 +14,8 @@ from amqp_streams.client import (
     TimedOutError,
 )
 
+_AROUND: Final = 40
+"""Characters that are shown on each side of an error in a text."""
 _STATUSES: Final = {
     names.NOT_FOUND: HTTPStatus.NOT_FOUND,
     names.UNAUTHORIZED_ACCESS: HTTPStatus.FORBIDDEN,
@@ -54,3 +56,14 @@ def status(error: BaseException) -> int:
     if isinstance(error, EndpointError):
         return _STATUSES.get(error.condition, HTTPStatus.BAD_REQUEST)
     return HTTPStatus.BAD_REQUEST
+
+
+def pointer(text: str, position: int) -> str:
+    """Return a part of the line with an error, and below it a `^` at the error.
+
+    `position`: the number of the character, from 1. A number that is too large is the end of the text.
+    """
+    at = min(max(position, 1), len(text) + 1) - 1
+    start = max(text.rfind("\n", 0, at) + 1, at - _AROUND)
+    line = text[start : at + _AROUND].partition("\n")[0]
+    return f"{line}\n{' ' * (at - start)}^"

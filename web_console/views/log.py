@@ -1,8 +1,8 @@
 """[io] One log: its partitions with live figures, its events, and one event."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -11,24 +11,22 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from amqp_streams import names
-from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent, sql_filter
+from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent
 from amqp_streams.errors import AmqpStreamsError, WireError
 from service_parts.shares import Shares
 from web_console.figures.rates import skew
 from web_console.figures.watching import Watcher
 from web_console.sessions.session import Session
 from web_console.showing import numbers
-from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, PARTITIONS_MAX, From, offsets_of
 from web_console.showing.decoding import body_bytes, shown
 from web_console.showing.snippets import as_command, as_python
-from web_console.showing.times import time_ms
-from web_console.showing.words import sentence
+from web_console.showing.words import pointer
+from web_console.views import reading
+from web_console.views.choosing import FILTER_MAX, FILTER_TOO_LONG, POSITION, read_chosen, without_position
 from web_console.views.logs import bytes_of, events_of, live
-from web_console.views.reading import Message, SlowError, read_event, read_page
+from web_console.views.reading import Message, read_event, read_page
 from web_console.views.requests import console_of, now_ms, page
 
-_POSITION: Final = re.compile(r"^filter [^,]*, position (\d+): ")
-FILTER_MAX: Final = 4096
 _DOWNLOAD_S: Final = 120.0
 _CHUNK_BYTES: Final = 64 << 10
 _downloads: Final = Shares(4)
@@ -115,24 +113,7 @@ async def events(request: Request, session: Session) -> Response:
     """A page of events of a log."""
     log, query = request.path_params["log"], request.query_params
     extent = await extent_of(session, log)
-    chosen = query.get("partition", "")
-    parts = [each for each in extent.partitions if chosen in {"", each.partition}]
-    sql = query.get("where", "").strip()[:FILTER_MAX]
-    found, problem = None, ""
-    if not parts:
-        problem = f"The log has no partition {chosen!r}."
-    elif len(parts) > PARTITIONS_MAX:
-        problem = f"The log has more than {PARTITIONS_MAX} partitions. Choose one."
-    else:
-        try:
-            where, starts = await starts_of(request, session, log, parts)
-            found = await read_page(
-                session.client, log, parts, where, starts, count=count_of(query.get("count")), sql=sql
-            )
-        except SlowError:
-            problem = "Reading took too long. Choose a partition, or a later start."
-        except (ValueError, LinkRefusedError) as error:
-            problem = without_position(sentence(error))
+    found, problem = await read_chosen(request, session, extent, partial(read_page, session.client))
     return page(
         request,
         "events_table.html" if request.headers.get("hx-target") == "events" else "events.html",
@@ -148,60 +129,22 @@ async def events(request: Request, session: Session) -> Response:
     )
 
 
-async def starts_of(
-    request: Request, session: Session, log: str, parts: list[PartitionExtent]
-) -> tuple[From, dict[str, int]]:
-    """Return where a page begins.
-
-    Raises:
-        ValueError: the offset or time is not valid.
-    """
-    query = request.query_params
-    given = query.get("from", "")
-    where = From(given) if given in set(From) else From.LATEST
-    at = query.get("at", "").strip()
-    if where in {From.AFTER, From.BEFORE}:
-        return where, offsets_of(query.get("mark", ""))
-    if where is From.OFFSET:
-        if not (at.isascii() and at.isdigit() and len(at) <= 16):
-            message = f"{at[:40]!r} is not an offset: give a number such as 42"
-            raise ValueError(message)
-        return where, {each.partition: int(at) for each in parts}
-    if where is From.TIME:
-        chosen = [each.partition for each in parts]
-        return where, await session.client.offset_at(log, chosen, time_ms(at, now_ms()), timeout=10)
-    return where, {}
-
-
-def count_of(given: str | None) -> int:
-    number = int(given) if given and given.isascii() and given.isdigit() and len(given) < 6 else COUNT_DEFAULT
-    return min(max(number, 1), COUNT_MAX)
-
-
 async def check_filter(request: Request, session: Session) -> Response:
     """Whether the node accepts a filter: a part of the page that says so, with the position of an error."""
-    sql = request.query_params.get("where", "").strip()[:FILTER_MAX]
-    problem, pointer = "", ""
-    if sql:
+    sql = request.query_params.get("where", "").strip()
+    problem, below = "", ""
+    if len(sql) > FILTER_MAX:
+        problem = FILTER_TOO_LONG
+    elif sql:
         try:
-            # The node itself checks the filter: its language may be newer than this console.
-            filters = {"where": sql_filter(sql)}
-            async with session.client.consumer(request.path_params["log"], filters=filters, credit=1):
-                pass
+            await reading.check_filter(session.client, request.path_params["log"], sql)
         except LinkRefusedError as error:
             if error.condition != names.INVALID_FIELD:
                 raise
-            found = _POSITION.match(error.description)
-            if found:
-                at = min(int(found[1]), len(sql) + 1)
-                pointer = f"{sql[max(0, at - 41) : at + 40]}\n{' ' * min(at - 1, 40)}^"
+            found = POSITION.match(error.description)
+            below = pointer(sql, int(found[1])) if found else ""
             problem = without_position(error.description)
-    return page(request, "filter_part.html", session, sql=sql, problem=problem, pointer=pointer)
-
-
-def without_position(words: str) -> str:
-    words = _POSITION.sub("", words[:1].lower() + words[1:])
-    return words[:1].upper() + words[1:]
+    return page(request, "filter_part.html", session, sql=sql, problem=problem, pointer=below)
 
 
 # -- one event

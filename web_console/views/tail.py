@@ -18,6 +18,7 @@ from web_console.figures.stream import KEEP_ALIVE, server_event
 from web_console.sessions.session import Session
 from web_console.showing.properties import properties_of
 from web_console.showing.words import is_away, sentence
+from web_console.views.choosing import FILTER_MAX, FILTER_TOO_LONG
 from web_console.views.log import extent_of
 from web_console.views.reading import row_of
 from web_console.views.requests import console_of, form_of, now_ms, page, root_of
@@ -50,10 +51,13 @@ async def stream(request: Request, session: Session) -> Response:
     """New events of a log, as server-sent events with rows of a table."""
     log = request.path_params["log"]
     partition = request.query_params.get("partition") or None
-    sql = request.query_params.get("where", "").strip()[:4096]
+    sql = request.query_params.get("where", "").strip()
     rows = _Rows(request, log, counts_skipped=not sql)
 
     async def events() -> AsyncGenerator[bytes, None]:
+        if len(sql) > FILTER_MAX:
+            yield server_event("problem", FILTER_TOO_LONG)
+            return
         while True:
             try:
                 async with session.client.consumer(

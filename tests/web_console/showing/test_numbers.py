@@ -51,3 +51,21 @@ def test_times_keep_their_milliseconds() -> None:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_time_on_the_wire_has_a_text(ms: int) -> None:
     assert numbers.time(ms)
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("7", 7),
+        ("0", 1),
+        ("999", 100),
+        (None, 20),
+        ("", 20),
+        ("-1", 20),
+        ("x", 20),
+        ("²", 20),
+        ("9" * 5000, 20),
+    ],
+)
+def test_a_number_that_a_person_typed_is_bounded(given: str | None, number: int) -> None:
+    assert numbers.bounded(given, 20, 100) == number

@@ -1,4 +1,4 @@
-"""Errors as sentences."""
+"""Errors as sentences, and as positions in a text."""
 
 from amqp_streams import names
 from amqp_streams.client import (
@@ -10,7 +10,7 @@ from amqp_streams.client import (
     ManagementError,
     TimedOutError,
 )
-from web_console.showing.words import is_away, sentence, status
+from web_console.showing.words import is_away, pointer, sentence, status
 
 
 def test_a_node_that_cannot_be_reached_is_away_and_a_refused_login_is_not() -> None:
@@ -30,3 +30,11 @@ def test_the_words_of_the_node_are_shown_without_its_codes() -> None:
     assert status(LinkRefusedError(names.NOT_FOUND, "no such log")) == 404
     assert status(ManagementError(700, "?")) == 502
     assert sentence(ManagementError(500, ""))
+
+
+def test_the_position_of_an_error_is_shown_below_its_line() -> None:
+    assert pointer("a >> 1", 4) == "a >> 1\n   ^"
+    assert pointer("one\ntwo = \nthree", 11) == "two = \n      ^"
+    assert pointer("ab", 999_999) == "ab\n  ^"
+    assert pointer("", 0) == "\n^"
+    assert pointer("x" * 500, 300) == f"{'x' * 80}\n{' ' * 40}^"
