@@ -5,7 +5,7 @@ Flags for settings, `--config`, `--schema`, `--check`, and the report of readine
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from service_parts.command_line.readiness import Ready, announcer
-from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from service_parts.settings.reference import Contents, json_schema
 from service_parts.settings.sources import Name, flag_of, variable_of
 
@@ -64,6 +64,31 @@ def service_options(prefix: str, *, check: str) -> Decorator[Any]:
         ),
     ]
 
+    return _with_options(options)
+
+
+def console_options(prefix: str, *, service: str) -> Decorator[Any]:
+    """Add the flags of the settings `console`. `service`: what the help texts call the service."""
+    setting = setting_option(prefix)
+    listen = "Serve the web console here, from a process of its own."
+    url = f"How the console connects to the {service}, if only with TLS."
+    ca = f"Authorities of the {service}'s certificate, for that URL."
+    hosts = "A name by which browsers may reach the console; may be repeated."
+    anonymous = (
+        f"Which browsers may continue without a login, if the {service} allows it.  [default: loopback]"
+    )
+    return _with_options(
+        [
+            setting("console", "listen", metavar="HOST:PORT", help=listen),
+            setting("console", "url", metavar="URL", help=url),
+            setting("console", "ca", metavar="FILE", help=ca),
+            setting("console", "hosts", metavar="NAME", multiple=True, help=hosts),
+            setting("console", "anonymous", metavar="|".join(AnonymousAccess), help=anonymous),
+        ]
+    )
+
+
+def _with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
     def with_options(command: Any) -> Any:
         # Click lists the option of the last decorator first.
         for option in reversed(options):

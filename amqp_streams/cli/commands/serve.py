@@ -12,6 +12,7 @@ import click
 from amqp_streams.cli.settings import PREFIX, file_contents, node_settings
 from amqp_streams.cli.terminal.console import say
 from service_parts.command_line.serving import (
+    console_options,
     given_flags,
     print_schema,
     service_options,
@@ -72,27 +73,7 @@ _setting = setting_option(PREFIX)
     metavar="HOST:PORT",
     help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.",
 )
-@_setting(
-    "console",
-    "listen",
-    metavar="HOST:PORT",
-    help="Serve the web console here, from a process of its own.",
-)
-@_setting("console", "url", metavar="URL", help="How the console connects to the node, if only with TLS.")
-@_setting("console", "ca", metavar="FILE", help="Authorities of the node's certificate, for that URL.")
-@_setting(
-    "console",
-    "hosts",
-    metavar="NAME",
-    multiple=True,
-    help="A name by which browsers may reach the console; may be repeated.",
-)
-@_setting(
-    "console",
-    "anonymous",
-    metavar="|".join(AnonymousAccess),
-    help="Which browsers may continue without a login.  [default: loopback]",
-)
+@console_options(PREFIX, service="node")
 @_setting(
     "log",
     metavar="NAME:PARTITIONS",

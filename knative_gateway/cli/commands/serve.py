@@ -8,13 +8,14 @@ import click
 
 from knative_gateway.cli.settings import PREFIX, file_contents, gateway_settings
 from service_parts.command_line.serving import (
+    console_options,
     given_flags,
     print_schema,
     service_options,
     setting_option,
     started,
 )
-from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
+from service_parts.settings.choices import LogFormat, LogLevel
 
 _setting = setting_option(PREFIX)
 
@@ -68,27 +69,7 @@ _setting = setting_option(PREFIX)
     "logs", "partitions", metavar="N", help="Partitions of the log of a new Broker or Channel.  [default: 4]"
 )
 @_setting("logs", "retention", metavar="SECONDS", help="How long its events are kept.  [default: the node's]")
-@_setting(
-    "console",
-    "listen",
-    metavar="HOST:PORT",
-    help="Serve the web console here, from a process of its own.",
-)
-@_setting("console", "url", metavar="URL", help="How the console connects to the gateway, if only with TLS.")
-@_setting("console", "ca", metavar="FILE", help="Authorities of the gateway's certificate, for that URL.")
-@_setting(
-    "console",
-    "hosts",
-    metavar="NAME",
-    multiple=True,
-    help="A name by which browsers may reach the console; may be repeated.",
-)
-@_setting(
-    "console",
-    "anonymous",
-    metavar="|".join(AnonymousAccess),
-    help="Which browsers may continue without a login, if the gateway has no tokens.  [default: loopback]",
-)
+@console_options(PREFIX, service="gateway")
 @_setting(
     "tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP."
 )

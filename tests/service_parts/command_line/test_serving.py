@@ -11,6 +11,7 @@ import structlog
 from click.testing import CliRunner
 
 from service_parts.command_line.serving import (
+    console_options,
     given_flags,
     print_schema,
     service_options,
@@ -18,6 +19,7 @@ from service_parts.command_line.serving import (
     started,
 )
 from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.consoles import ConsoleSettings
 from service_parts.settings.fields import Settings
 from service_parts.settings.reference import contents
 
@@ -77,6 +79,19 @@ def test_the_help_names_each_variable_and_the_flags_that_are_not_settings_come_l
         for flag in ("--tls-key", "--listen", "--config", "--check", "--schema", "--ready-file", "--ready-fd")
     ]
     assert places == sorted(places)
+
+
+def test_a_service_with_a_console_has_flags_for_all_its_settings() -> None:
+    @click.command()
+    @console_options("SAMPLE_", service="kettle")
+    def with_console(**flags: object) -> None:
+        given = {name[1] for name in given_flags(flags) if name[0] == "console"}
+        assert given == ConsoleSettings.model_fields.keys()
+
+    assert CliRunner().invoke(with_console, ["--console-hosts", "a", "--console-hosts", "b"]).exit_code == 0
+    assert "to the kettle, if only with TLS.  [SAMPLE_CONSOLE_URL]" in " ".join(
+        CliRunner().invoke(with_console, ["--help"]).stdout.split()
+    )
 
 
 def test_the_schema_is_one_document() -> None:
