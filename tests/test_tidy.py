@@ -45,7 +45,6 @@ WITHOUT_TWIN = {
     "amqp_streams/names.py",
     "amqp_streams/errors.py",
     "amqp_streams/storage/findings.py",
-    "service_parts/errors.py",
 }
 _CONDITION = re.compile(r"amqp:[a-z]")
 _WIRE_NAMES = {

@@ -23,7 +23,7 @@ from amqp_streams.config import (
 from amqp_streams.errors import ConfigError
 from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.policy import AccessRule, Quota, Redirect
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.settings import sources
 from service_parts.settings.consoles import ConsoleSettings
 from service_parts.settings.reference import Contents, Kind, Setting, Shape, contents
@@ -199,16 +199,11 @@ def _given(
     flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None, file_source: str
 ) -> dict[Name, Given]:
     known = {variable_of(name): name for name in settable()}
-    try:
-        # All sources are read before anything is validated, so that one run reports all errors.
+    # All sources are read before anything is validated, so that one run reports all errors.
+    with raised_as(ConfigError, file_source):
         in_file = {} if file is None else _from_file(file)
-    except SettingError as error:
-        message = f"{file_source}: {error}"
-        raise ConfigError(message) from error
-    try:
+    with raised_as(ConfigError):
         refuse_unknown(environment, known, tuple(variable_of((section, "")) for section in _SECTIONS))
-    except SettingError as error:
-        raise ConfigError(str(error)) from error
     in_environment = from_environment(environment, known, _LISTS)
     # Later sources replace earlier ones: file, environment, flags.
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))

@@ -8,7 +8,7 @@ from amqp_streams.server.listening.sockets import BoundAddress
 from service_parts import console_child
 from service_parts.binding import format_address
 from service_parts.console_child import ConsoleChild, options
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.networks import reachable
 from service_parts.settings.consoles import ConsoleSettings
 
@@ -25,10 +25,8 @@ def check_console(console: ConsoleSettings) -> None:
     Raises:
         ConfigError: the extra is not installed, or a file cannot be read.
     """
-    try:
+    with raised_as(ConfigError):
         console_child.check_console(console)
-    except SettingError as error:
-        raise ConfigError(str(error)) from error
 
 
 class Console(ConsoleChild):
@@ -50,10 +48,8 @@ class Console(ConsoleChild):
         Raises:
             ConfigError: the address cannot be bound, or what the console needs is missing.
         """
-        try:
+        with raised_as(ConfigError):
             await super().start()
-        except SettingError as error:
-            raise ConfigError(str(error)) from error
 
     def location(self, host: str) -> str:
         """Return the URL for a browser that reached the node as `host`."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.settings import sources
 from service_parts.settings.reference import Contents, contents
 from service_parts.settings.sources import (
@@ -106,11 +106,9 @@ def _given(
     flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None
 ) -> dict[Name, Given]:
     known = {variable_of(name): name for name in settable()}
-    try:
+    with raised_as(ConfigError):
         given = {} if file is None else _from_file(file)
         refuse_unknown(environment, known, (PREFIX,), _OTHERS)
-    except SettingError as error:
-        raise ConfigError(str(error)) from error
     return given | from_environment(environment, known, _LISTS) | from_flags(flags)
 
 
@@ -123,11 +121,8 @@ def _validated(given: Mapping[Name, Given]) -> GatewaySettings:
 
 def _from_file(path: Path) -> dict[Name, Given]:
     """Read a TOML file. Relative paths in it begin at its folder."""
-    try:
+    with raised_as(ConfigError, "--config"):
         settings = from_file(path, _leaves)
-    except SettingError as error:
-        message = f"--config: {error}"
-        raise SettingError(message) from error
     return {name: Given(_located(path.parent, name, value), str(path)) for name, value in settings.items()}
 
 

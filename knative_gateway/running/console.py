@@ -12,7 +12,7 @@ from knative_gateway.errors import ConfigError
 from knative_gateway.running.stopping import Parts
 from service_parts import console_child
 from service_parts.console_child import ConsoleChild, options
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.networks import reachable
 from service_parts.settings.listeners import Listener
 
@@ -23,10 +23,8 @@ def check_console(console: ConsoleSettings) -> None:
     Raises:
         ConfigError: the extra is not installed, or a file cannot be read.
     """
-    try:
+    with raised_as(ConfigError):
         console_child.check_console(console)
-    except SettingError as error:
-        raise ConfigError(str(error)) from error
 
 
 def gateway_url(bound: str) -> str:
@@ -76,10 +74,8 @@ async def running_console(
     url = console.url or gateway_url(bound)
     child = ConsoleChild(console, "knative_gateway.cli", ["--server", url, *given])
     try:
-        try:
+        with raised_as(ConfigError):
             await child.start()
-        except SettingError as error:
-            raise ConfigError(str(error)) from error
         yield child
     finally:
         await child.stop()

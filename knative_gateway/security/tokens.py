@@ -16,7 +16,7 @@ from typing import Final
 from knative_gateway.config import GatewaySettings, JwtSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.security.access import Identity, Rule, Tokens
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.files import read_file
 from service_parts.tokens.claims import (
     NAME_CHARACTERS_MAX,
@@ -70,11 +70,8 @@ class JwtTokens:
         self._settings: Final = settings
         self._now_ms: Final = now_ms
         self._expected: Final = Expected(settings.issuer, settings.audience, settings.algorithms)
-        try:
+        with raised_as(ConfigError, "jwt.keys"):
             self._keys: Final = public_keys(settings.keys, settings.algorithms)
-        except SettingError as error:
-            message = f"jwt.keys: {error}"
-            raise ConfigError(message) from error
         self._known: Final[OrderedDict[bytes, tuple[Identity, int]]] = OrderedDict()
 
     def identity(self, token: str) -> Identity | None:
@@ -134,11 +131,8 @@ def _hash(token: str) -> bytes:
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
-    try:
+    with raised_as(ConfigError, "tokens"):
         data = read_file(path, FILE_BYTES_MAX)
-    except SettingError as error:
-        message = f"tokens: {error}"
-        raise ConfigError(message) from error
     # Access by the group is allowed, because containers often get secrets through a group.
     if path.stat().st_mode & 0o007:
         message = f"tokens: other users can access {path}: run chmod o= {path}"

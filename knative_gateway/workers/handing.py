@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.files import read_file
 
 FILES: Final = (
@@ -57,10 +57,8 @@ def read_files(settings: GatewaySettings) -> Files:
             path = getattr(path, part, None)
         if path is not None:
             try:
-                found[name] = Contents(read_file(path, FILE_BYTES_MAX), path.stat().st_mode & 0o777)
-            except SettingError as error:
-                message = f"{name}: {error}"
-                raise ConfigError(message) from error
+                with raised_as(ConfigError, name):
+                    found[name] = Contents(read_file(path, FILE_BYTES_MAX), path.stat().st_mode & 0o777)
             except OSError as error:  # removed after it was read
                 message = f"{name}: cannot read {path}: {error.strerror}"
                 raise ConfigError(message) from error

@@ -10,7 +10,7 @@ from amqp_streams.authentication import OAuthSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.identity.users import user_name
 from amqp_streams.wire.security.mechanisms import Failure, Success
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.tokens.claims import BadTokenError, Expected, claim, expiry_ms, group_names, signed_claims
 from service_parts.tokens.keys import Key, public_keys, secret_key
 
@@ -52,13 +52,9 @@ class TokenCheck:
 
 
 def _read_keys(settings: OAuthSettings) -> Iterator[Key]:
-    setting = "keys"
-    try:
+    with raised_as(ConfigError, "oauth.keys"):
         for path in settings.keys:
             yield from public_keys(path, settings.algorithms)
-        setting = "secret_file"
+    with raised_as(ConfigError, "oauth.secret_file"):
         if settings.secret_file is not None:
             yield secret_key(settings.secret_file)
-    except SettingError as error:
-        message = f"oauth.{setting}: {error}"
-        raise ConfigError(message) from error

@@ -19,7 +19,7 @@ from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import peer_network
 from service_parts import binding
 from service_parts.binding import format_address
-from service_parts.errors import SettingError
+from service_parts.errors import raised_as
 from service_parts.networks import Crowds
 from service_parts.settings.listeners import Listener as Address
 
@@ -145,10 +145,8 @@ async def bind(listener: Address) -> list[socket.socket]:
     Raises:
         ConfigError: the name is unknown, or no address of it can be bound. The cause is the OSError.
     """
-    try:
+    with raised_as(ConfigError):
         return await binding.bind(listener)
-    except SettingError as error:
-        raise ConfigError(str(error)) from error.__cause__
 
 
 class Acceptor:
