@@ -23,6 +23,7 @@ from amqp_streams.node.writes import Wait
 from amqp_streams.proton import links, outcomes, sending
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Replier, Requester, Service
+from amqp_streams.server.links.turns import Turns, Worker
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
@@ -141,12 +142,45 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Running:
+    """A request that is carried out in steps."""
+
     waiting: _Waiting
     request: Request
     carrier: Replier
     steps: RequestSteps
+    wait: Wait | None = None
+    """What the next step waits for."""
     begun: Begun | None = None
     """The end of a change that the request has begun."""
+
+    def step(self) -> Answer | None:
+        """Do the next step, unless the request waits. Returns the answer after the last step."""
+        # A request that arrives meanwhile, and each addition to `Turns`, call this as well.
+        if self.wait is not None and not self.wait.over:
+            return None
+        try:
+            self.wait = next(self.steps)
+        except StopIteration as ended:
+            self.wait = None
+            answer: Answer = ended.value
+            return answer
+        except Exception as error:
+            self.wait = None
+            # A request that failed must get an answer: without it, its client waits.
+            log.exception(
+                "request_failed", operation=self.request.operation[:64], type=self.request.type[:64]
+            )
+            return Answer(management.SERVER_ERROR, f"the node failed: {type(error).__name__}")
+        if isinstance(self.wait, Begun):
+            self.begun = self.wait
+        return None
+
+    def continues(self, worker: Worker, turns: Turns) -> bool:
+        """Whether the next step can be done now. If not, `worker` is added to `turns` when it can."""
+        if self.wait is None or self.wait.over:
+            return True
+        self.wait.then(partial(turns.add, worker))
+        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -160,29 +194,24 @@ class _Unanswered:
 
     def work(self) -> bool:
         """Do the next step. See `turns.Worker`."""
-        try:
-            next(self.running.steps)
-        except StopIteration as ended:
-            self.service.audit.managed(self.owner.user, self.running.request, ended.value)
-        else:
-            return True
-        finally:
-            self.service.effects.soon()
+        answer = self.running.step()
+        self.service.effects.soon()
+        if answer is None:
+            return self.running.continues(self, self.service.turns)
+        self.service.audit.managed(self.owner.user, self.running.request, answer)
         return False
 
 
 class ManagementLink(IncomingLink[Managing]):
     """A link that receives requests to `$management` and performs them in the order of their arrival."""
 
-    __slots__ = ("_running", "_wait", "_waiting")
+    __slots__ = ("_running", "_waiting")
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Managing) -> None:
         size_max = min(service.limits.message_bytes, REQUEST_BYTES_MAX)
         super().__init__(service, owner, pointer, name, grant, size_max=size_max)
         self._waiting: deque[_Waiting] = deque()
         self._running: _Running | None = None
-        self._wait: Wait | None = None
-        """What the running request waits for."""
 
     def top_up(self) -> None:
         """Grant credit up to `REQUESTS_MAX`, less the requests that wait, when half of it is used up."""
@@ -211,7 +240,7 @@ class ManagementLink(IncomingLink[Managing]):
         super().let_go()
         while self._waiting:
             self.service.turns.release(self.owner.number, len(self._waiting.popleft().message))
-        running, self._running, self._wait = self._running, None, None
+        running, self._running = self._running, None
         if running is None:
             return
         if running.begun is None:
@@ -228,26 +257,12 @@ class ManagementLink(IncomingLink[Managing]):
             if not self._waiting:
                 return False
             return self._begin(self._waiting[0])
-        # A request that arrives meanwhile starts a step as well.
-        if self._wait is not None and not self._wait.over:
-            return False
         running = self._running
-        try:
-            self._wait = next(running.steps)
-            if isinstance(self._wait, Begun):
-                running.begun = self._wait
-        except StopIteration as ended:
-            self._answer(running, ended.value)
-        except Exception as error:
-            # One failed request must get an answer: without it, its client waits.
-            log.exception(
-                "request_failed", operation=running.request.operation[:64], type=running.request.type[:64]
-            )
-            self._answer(running, Answer(management.SERVER_ERROR, f"the node failed: {type(error).__name__}"))
-        if self._wait is None:
-            return True
-        self._wait.then(partial(self.service.turns.add, self))
-        return False
+        answer = running.step()
+        if answer is None:
+            return running.continues(self, self.service.turns)
+        self._answer(running, answer)
+        return True
 
     def _begin(self, waiting: _Waiting) -> bool:
         try:
@@ -281,7 +296,7 @@ class ManagementLink(IncomingLink[Managing]):
         return True
 
     def _answer(self, running: _Running, answer: Answer) -> None:
-        self._running = self._wait = None
+        self._running = None
         self._done(running.waiting)
         self.service.audit.managed(self.owner.user, running.request, answer)
         outcomes.give([running.waiting.delivery], outcomes.ACCEPTED)

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from amqp_streams import names
 from amqp_streams.config import Limits
+from amqp_streams.streams import info
 from amqp_streams.testing import FaultyFiles, ManualLoop
 from amqp_streams.testing_amqp import EnginePair, filter_of
 from tests.amqp_streams.decoded import mapping
@@ -201,6 +202,24 @@ def test_a_change_is_audited_though_its_client_leaves_while_the_answer_is_made(l
         leave(node, manager)
     assert manager.statuses() == []
     assert [line["name"] for line in lines if line["event"] == "managed"] == ["wide"]
+
+
+@pytest.mark.parametrize("leave", [detach, disconnect])
+def test_a_fault_of_the_node_after_the_client_has_left_is_audited(
+    leave: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("fault")
+
+    node = PausedNode()
+    manager = Manager(node)
+    manager.ask("UPDATE", "temps", retention_ms=5000)
+    monkeypatch.setattr(info, "log_info", broken)
+    with capture_logs() as lines:
+        leave(node, manager)
+        node.resume()
+    assert [line["status"] for line in lines if line["event"] == "managed"] == [500]
+    assert [line["event"] for line in lines if line["event"].endswith("failed")] == ["request_failed"]
 
 
 @pytest.mark.parametrize("leave", [detach, disconnect])
