@@ -28,7 +28,7 @@ from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
 from amqp_streams.server.links.link import AnyLink, Committing, Owner, Pause, Pumped
-from amqp_streams.server.links.turns import Iteration, Sequel, Turns
+from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
@@ -133,7 +133,7 @@ class EventService:
         self.backlog = Turns(loop.call_soon, "received")
         """Connections whose received bytes need more than one loop iteration."""
         self.iteration = Iteration(loop.call_soon)
-        self._written: Final = Sequel(loop.call_soon, self.iteration, self.effects.carry_out)
+        self._written: Final = OrderedCalls(loop.call_soon, self.iteration, self.effects.carry_out)
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)

@@ -91,7 +91,7 @@ class Iteration:
         self._ends_s = None
 
 
-class Sequel:
+class OrderedCalls:
     """Calls in the order in which they were added, within the time of each iteration.
 
     At least one call is made in an iteration. `then` is called after the calls of an iteration.

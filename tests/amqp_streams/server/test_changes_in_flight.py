@@ -16,7 +16,7 @@ from amqp_streams.streams import info
 from amqp_streams.testing import FaultyFiles, ManualLoop
 from amqp_streams.testing_amqp import EnginePair, filter_of
 from tests.amqp_streams.decoded import mapping
-from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, open_inline
+from tests.amqp_streams.storage.conftest import open_in_memory, open_inline
 from tests.amqp_streams.storage.held import HeldStore
 from tests.stores import StoreNode
 
@@ -26,16 +26,7 @@ class PausedNode(StoreNode):
 
     def __init__(self, files: FaultyFiles | None = None, **settings: Any) -> None:
         calls = ManualLoop()
-        store = HeldStore.open(
-            ROOT,
-            loop_call=calls.call,
-            now_ms=lambda: NOW,
-            files=files or FaultyFiles(),
-            threads=False,
-            tuning=SMALL,
-        )
-        assert isinstance(store, HeldStore)
-        self.held = store
+        store = self.held = open_in_memory(HeldStore, files or FaultyFiles(), calls)
         for thread in (store.writer, store.keeper, store.states_writer):
             thread.at_once = True
         super().__init__({"temps": 1, "other": 1}, store=store, calls=calls, **settings)

@@ -27,6 +27,7 @@ from amqp_streams.storage.ports import (
 from amqp_streams.storage.questions import Question
 from amqp_streams.testing import FaultyFiles, Lateness, ManualLoop, MemoryStore, Uneven
 
+S = TypeVar("S", bound=DirectoryStore)
 T = TypeVar("T")
 NOW = 1_700_000_000_000
 ROOT = Path("/data")
@@ -110,7 +111,12 @@ class Hand:
 def open_inline(files: FaultyFiles, **arguments: Any) -> Hand:
     """A store on files in memory, everything in this thread."""
     loop = ManualLoop()
-    store = DirectoryStore.open(
+    return Hand(open_in_memory(DirectoryStore, files, loop, **arguments), loop)
+
+
+def open_in_memory(kind: type[S], files: FaultyFiles, loop: ManualLoop, **arguments: Any) -> S:
+    """Open a store of this kind on files in memory, without threads."""
+    store = kind.open(
         ROOT,
         loop_call=loop.call,
         now_ms=lambda: NOW,
@@ -118,7 +124,8 @@ def open_inline(files: FaultyFiles, **arguments: Any) -> Hand:
         threads=False,
         **{"tuning": SMALL, **arguments},
     )
-    return Hand(store, loop)
+    assert isinstance(store, kind)
+    return store
 
 
 def open_real(path: Path, **arguments: Any) -> Hand:

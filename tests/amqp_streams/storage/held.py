@@ -10,7 +10,7 @@ from amqp_streams.storage.disk.work import Executor, LoopCall, Results, Task, ru
 from amqp_streams.storage.ports import LATER, Later, ReadRequest, StoredLog
 from amqp_streams.storage.questions import Question
 from amqp_streams.testing import FaultyFiles, ManualLoop
-from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand
+from tests.amqp_streams.storage.conftest import Hand, open_in_memory
 
 
 class HeldExecutor:
@@ -121,13 +121,4 @@ class HeldHand(Hand):
 def open_held(files: FaultyFiles, **arguments: Any) -> HeldHand:
     """Open the store of these files."""
     loop = ManualLoop()
-    store = HeldStore.open(
-        ROOT,
-        loop_call=loop.call,
-        now_ms=lambda: NOW,
-        files=files,
-        threads=False,
-        **{"tuning": SMALL, **arguments},
-    )
-    assert isinstance(store, HeldStore)
-    return HeldHand(store, loop)
+    return HeldHand(open_in_memory(HeldStore, files, loop, **arguments), loop)

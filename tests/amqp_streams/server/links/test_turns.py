@@ -17,7 +17,7 @@ from amqp_streams.server.links.turns import (
     NODE_BYTES_MAX,
     SMALL_BYTES,
     Iteration,
-    Sequel,
+    OrderedCalls,
     Turns,
 )
 from amqp_streams.streams.attach import AttachRequest, Grant, Pending
@@ -228,12 +228,12 @@ class Calls:
     def __init__(self) -> None:
         self.later: deque[Callable[[], None]] = deque()
         self.made: list[str] = []
-        self.sequel = Sequel(
+        self.calls = OrderedCalls(
             self.later.append, Iteration(self.later.append), lambda: self.made.append("then")
         )
 
     def add(self, name: str) -> None:
-        self.sequel.add(lambda: self.made.append(name))
+        self.calls.add(lambda: self.made.append(name))
 
     def run(self) -> None:
         while self.later:
@@ -243,7 +243,7 @@ class Calls:
 def test_calls_keep_their_order_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns_module, "BUDGET_S", -1.0)  # one call takes all the time of an iteration
     calls = Calls()
-    calls.sequel.add(lambda: calls.add("added by the first one"))
+    calls.calls.add(lambda: calls.add("added by the first one"))
     calls.add("b")
     calls.add("c")
     assert calls.made == ["then"]
@@ -268,7 +268,7 @@ def test_a_call_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        calls.sequel.add(fails)
+        calls.calls.add(fails)
     calls.add("c")
     calls.run()
     assert calls.made == ["then", "b", "then", "c", "then"]
