@@ -1,4 +1,4 @@
-"""[io] Listening sockets for an address, and how an address is written."""
+"""[io] Listening sockets for an address."""
 
 import asyncio
 import errno
@@ -6,15 +6,11 @@ import socket
 from typing import Final
 
 from service_parts.errors import SettingError
+from service_parts.networks import format_address
 from service_parts.settings.listeners import Listener
 
 BACKLOG: Final = 1024
 _NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-
-
-def format_address(host: str, port: int) -> str:
-    """Formats as `127.0.0.1:5672` or `[::1]:5672`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def bind(listener: Listener) -> list[socket.socket]:
@@ -53,18 +49,24 @@ async def bind(listener: Listener) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Close sockets."""
+    """Close all these sockets."""
     for sock in sockets:
         sock.close()
 
 
-def _bound_socket(family: int, address: object) -> socket.socket:
+def tcp_socket(family: int) -> socket.socket:
+    """Return a socket to bind. An IPv6 socket accepts IPv6 only."""
     sock = socket.socket(family, socket.SOCK_STREAM)
+    # A restart must be able to bind while old connections are in TIME_WAIT.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return sock
+
+
+def _bound_socket(family: int, address: object) -> socket.socket:
+    sock = tcp_socket(family)
     try:
-        # A restart must be able to bind while old connections are in TIME_WAIT.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)  # type: ignore[arg-type]  # getaddrinfo's address fits the family it came with
         sock.listen(BACKLOG)
         sock.setblocking(False)

@@ -19,11 +19,11 @@ from typing import Final
 
 import structlog
 
-from service_parts.binding import bind, close_all, format_address
+from service_parts.binding import bind, close_all
 from service_parts.children import die_with, end_child
 from service_parts.errors import SettingError
 from service_parts.extras import MissingExtraError
-from service_parts.networks import EVERYWHERE
+from service_parts.networks import EVERYWHERE, format_address
 from service_parts.settings.choices import LogFormat
 from service_parts.settings.consoles import ConsoleSettings
 from service_parts.settings.listeners import Listener

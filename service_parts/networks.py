@@ -1,4 +1,4 @@
-"""The addresses and networks of clients, and which of them has the most members.
+"""Addresses of listeners and clients, and which network of clients has the most members.
 
 At a limit, a listener closes a member of the network with the most, so that one client cannot keep all others
 out. Law: the time of each operation does not depend on how many networks or members exist. Pure.
@@ -45,6 +45,11 @@ def is_loopback(host: str) -> bool:
 def is_this_machine(host: str) -> bool:
     """Whether a host of a URL or a listener is a loopback address, or the name of them."""
     return host == "localhost" or is_loopback(host)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `127.0.0.1:5672` or `[::1]:5672`, as in URLs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def reachable(host: str) -> str:

@@ -14,7 +14,7 @@ import structlog
 import uvicorn
 
 from amqp_streams.errors import ConfigError
-from service_parts.networks import is_loopback
+from service_parts.networks import format_address, is_loopback
 from service_parts.open_files import raise_open_files
 from web_console.app import Application, application
 from web_console.http.connections import Connection
@@ -81,8 +81,7 @@ def _bound(listen: str) -> tuple[socket.socket, str]:
 
 
 def _written(bound: Any) -> str:
-    host, port = bound[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return format_address(*bound[:2])
 
 
 def _bind_unix(path: Path) -> tuple[socket.socket, str]:

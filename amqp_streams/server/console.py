@@ -6,10 +6,9 @@ from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.listening.sockets import BoundAddress
 from service_parts import console_child
-from service_parts.binding import format_address
 from service_parts.console_child import ConsoleChild, options
 from service_parts.errors import raised_as
-from service_parts.networks import reachable
+from service_parts.networks import format_address, reachable
 from service_parts.settings.consoles import ConsoleSettings
 
 

@@ -23,6 +23,7 @@ from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.http.service import Service
 from knative_gateway.running.supervising import Supervisor
 from service_parts.certificate_files import CertificateFileError, load_certificate
+from service_parts.networks import format_address
 from service_parts.settings.listeners import Listener
 
 BACKLOG: Final = 2048
@@ -238,5 +239,4 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def _address(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return format_address(*sock.getsockname()[:2])

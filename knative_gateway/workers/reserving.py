@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from knative_gateway.errors import ConfigError, InUseError
+from service_parts.binding import tcp_socket
 from service_parts.settings.listeners import Listener
 
 
@@ -37,29 +38,21 @@ def _resolved(listener: Listener) -> list[tuple[Listener, Any]]:
 
 
 def _bound(stack: ExitStack, found: tuple[Listener, Any]) -> Listener:
-    listener, (family, kind, protocol, _, address) = found
+    listener, (family, _, _, _, address) = found
     try:
         if listener.port:
             # Without SO_REUSEPORT: with it, another gateway of this user could listen on the same port, and
             # each would get a part of the connections.
-            with _socket(family, kind, protocol) as probe:
+            with tcp_socket(family) as probe:
                 probe.bind(address)
                 probe.listen(1)
-        bound = stack.enter_context(_socket(family, kind, protocol))
+        bound = stack.enter_context(tcp_socket(family))
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
     except OSError as error:
         raise _refused(listener, error) from error
     host, port = bound.getsockname()[:2]
     return Listener(host=host, port=port)
-
-
-def _socket(family: int, kind: int, protocol: int) -> socket.socket:
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    return made
 
 
 def _refused(listener: Listener, error: OSError) -> ConfigError:

@@ -5,6 +5,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, model_validator
 
+from service_parts.networks import format_address
 from service_parts.settings.fields import Settings
 
 _HOST_PORT: Final = re.compile(
@@ -41,4 +42,4 @@ class Listener(Settings):
         return dict(cls.parse(value)) if isinstance(value, str) else value
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)

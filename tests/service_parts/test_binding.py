@@ -2,22 +2,10 @@
 
 import pytest
 
-from service_parts.binding import BACKLOG, bind, close_all, format_address
+from service_parts.binding import BACKLOG, bind, close_all
 from service_parts.errors import SettingError
 from service_parts.networks import is_loopback
 from service_parts.settings.listeners import Listener
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "text"),
-    [
-        ("127.0.0.1", 5672, "127.0.0.1:5672"),
-        ("::1", 5671, "[::1]:5671"),
-        ("node.example", 0, "node.example:0"),
-    ],
-)
-def test_addresses_are_written_as_in_urls(host: str, port: int, text: str) -> None:
-    assert format_address(host, port) == text
 
 
 async def test_a_name_is_bound_at_its_addresses() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_parts.networks import Crowds, is_loopback, is_this_machine, network_of
+from service_parts.networks import Crowds, format_address, is_loopback, is_this_machine, network_of
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,18 @@ def test_a_listener_on_loopback_is_for_this_machine(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "gateway.example", "localhost.example"])
 def test_a_listener_on_another_address_is_not(host: str) -> None:
     assert not is_this_machine(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "text"),
+    [
+        ("127.0.0.1", 5672, "127.0.0.1:5672"),
+        ("::1", 5671, "[::1]:5671"),
+        ("node.example", 0, "node.example:0"),
+    ],
+)
+def test_addresses_are_written_as_in_urls(host: str, port: int, text: str) -> None:
+    assert format_address(host, port) == text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 11), st.sampled_from("abcd"))))

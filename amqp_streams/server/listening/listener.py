@@ -27,8 +27,7 @@ from amqp_streams.server.listening.sockets import (
     bind,
 )
 from amqp_streams.server.listening.tls import TlsContext
-from service_parts.binding import format_address
-from service_parts.networks import is_loopback
+from service_parts.networks import format_address, is_loopback
 
 RECEIVE_BYTES: Final = 256 << 10
 # After close: how long a client may take to read what is buffered and to close its side, before it is cut

@@ -18,9 +18,8 @@ import structlog
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import peer_network
 from service_parts import binding
-from service_parts.binding import format_address
 from service_parts.errors import raised_as
-from service_parts.networks import Crowds
+from service_parts.networks import Crowds, format_address
 from service_parts.settings.listeners import Listener as Address
 
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected

@@ -21,8 +21,7 @@ from amqp_streams.server.listening.channel import (
     Connection,
     ConnectionFactory,
 )
-from service_parts.binding import format_address
-from service_parts.networks import is_loopback, is_this_machine
+from service_parts.networks import format_address, is_loopback, is_this_machine
 
 # The registered name (section 2.1), and the name that older clients of Azure use.
 SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
