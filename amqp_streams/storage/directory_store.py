@@ -84,27 +84,9 @@ class DirectoryStore:
             threads=threads, loop_call=loop_call
         )
         self._reading.read_with(partial(self._reader, threads))
-        self.states: Final = states.DirectoryStates(
-            opened.files,
-            opened.root,
-            opened.directory_id,
-            opened.states,
-            sync=sync,
-            executor=self._states_writer,
-            outstanding=self._outstanding,
-            compact_bytes=opened.tuning.states_bytes,
-        )
+        self.states: Final = self._new_states(opened)
         self._flusher: Final = self._new_flusher(opened.tuning, now_ms)
-        self._committer: Final = Committer(
-            sync,
-            journal=self._journal,
-            ends=opened.ends,
-            flusher=self._flusher,
-            writer=self._writer,
-            outstanding=self._outstanding,
-            tuning=opened.tuning,
-            done=self._committed,
-        )
+        self._committer: Final = self._new_committer(opened)
         self._ahead_ms: Final[dict[str, int]] = {}
         # What the next calls of `apply_retention` examine.
         self._to_retain: Final[deque[PartitionLog]] = deque()
@@ -121,6 +103,30 @@ class DirectoryStore:
             self._logs.add(log, [self._logs.partition(log, index, part) for index, part in enumerate(parts)])
         # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
         self._write_checkpoint(clean=False)
+
+    def _new_states(self, opened: opening.Opened) -> states.DirectoryStates:
+        return states.DirectoryStates(
+            opened.files,
+            opened.root,
+            opened.directory_id,
+            opened.states,
+            sync=self.sync,
+            executor=self._states_writer,
+            outstanding=self._outstanding,
+            compact_bytes=opened.tuning.states_bytes,
+        )
+
+    def _new_committer(self, opened: opening.Opened) -> Committer:
+        return Committer(
+            self.sync,
+            journal=self._journal,
+            ends=opened.ends,
+            flusher=self._flusher,
+            writer=self._writer,
+            outstanding=self._outstanding,
+            tuning=opened.tuning,
+            done=self._committed,
+        )
 
     def _new_logs(self) -> Logs:
         return Logs(

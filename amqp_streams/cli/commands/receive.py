@@ -51,7 +51,7 @@ class Request:
 
     @property
     def resumes(self) -> bool:
-        """The node keeps the cursor, so the start is not known here."""
+        """Whether the node keeps the cursor, so that the start is not known here."""
         return self.group is not None or self.durable is not None
 
 
@@ -179,15 +179,9 @@ def receive(
     """
     node, log = endpoint.at(address)
     moment = now_ms()
-    resumes = group is not None or durable is not None
     if epoch is not None and partition is None:
         raise usage_error("--epoch", "needs --partition")
-    if group is not None and durable is not None:
-        raise usage_error("--durable", "cannot be used with --group: a group has a cursor of its own")
-    if resumes and until not in (None, "end"):
-        raise usage_error(
-            "--until", "with --group or --durable, only 'end' is allowed: received events are settled"
-        )
+    resumes = _resumes(group, durable, until)
     wanted = Request(
         log,
         _start(start or ("latest" if follow and not resumes else "earliest"), moment),
@@ -204,6 +198,18 @@ def receive(
         durable=durable or group,
     )
     return run(_receive(node, wanted, container_id or (CONTAINER if durable and group is None else None)))
+
+
+def _resumes(group: str | None, durable: str | None, until: str | None) -> bool:
+    """Whether the node keeps the cursor."""
+    if group is not None and durable is not None:
+        raise usage_error("--durable", "cannot be used with --group: a group has a cursor of its own")
+    resumes = group is not None or durable is not None
+    if resumes and until not in (None, "end"):
+        raise usage_error(
+            "--until", "with --group or --durable, only 'end' is allowed: received events are settled"
+        )
+    return resumes
 
 
 def _start(text: str, now_ms: int) -> Start:
