@@ -1,7 +1,7 @@
 """The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6.
 
-Law: what is said about a partition is encoded in the step that looks at it. So no step is long, nor is the
-encoding of the whole answer at the end.
+Law: the entry of a partition is encoded in the step that reads the partition, so no step takes long, and the
+encoding of the whole answer at the end only copies bytes.
 """
 
 from typing import Final
@@ -63,15 +63,7 @@ def partition_extent(
         names.INFO_PARTITION: Symbol(str(partition.index)),
         names.EXTENT_EARLIEST: ULong(facts.start),
         names.EXTENT_NEXT: ULong(facts.end),
-        names.INFO_BYTES: facts.bytes,
-        names.INFO_FIRST_TIMESTAMP: None
-        if facts.first_timestamp_ms is None
-        else Timestamp(facts.first_timestamp_ms),
-        names.INFO_LAST_TIMESTAMP: None
-        if facts.last_timestamp_ms is None
-        else Timestamp(facts.last_timestamp_ms),
-        names.INFO_STATE: _state(facts),
-        **_gaps(partition),
+        **_contents(partition, facts),
         **_owner(elsewhere.get(partition.index)),
     }
 
@@ -99,13 +91,21 @@ def _owner(elsewhere: Elsewhere | None) -> dict[Value, Value]:
     return {names.INFO_OWNER: owner}
 
 
-def _gaps(partition: Partition) -> dict[Value, Value]:
-    """The entry of a partition in which some offsets belong to no event."""
-    return {names.INFO_GAPS: True} if partition.gaps else {}
+def _contents(partition: Partition, facts: PartitionFacts) -> dict[Value, Value]:
+    """The entries about a partition that `$info` and EXTENTS have."""
+    contents: dict[Value, Value] = {
+        names.INFO_BYTES: facts.bytes,
+        names.INFO_FIRST_TIMESTAMP: _timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: _timestamp(facts.last_timestamp_ms),
+        names.INFO_STATE: "running" if facts.failure is None else f"stopped: {facts.failure}",
+    }
+    if partition.gaps:  # some offsets belong to no event
+        contents[names.INFO_GAPS] = True
+    return contents
 
 
-def _state(facts: PartitionFacts) -> str:
-    return "running" if facts.failure is None else f"stopped: {facts.failure}"
+def _timestamp(ms: int | None) -> Timestamp | None:
+    return None if ms is None else Timestamp(ms)
 
 
 def _partition_info(partition: Partition) -> dict[Value, Value]:
@@ -116,13 +116,5 @@ def _partition_info(partition: Partition) -> dict[Value, Value]:
         names.INFO_EARLIEST_OFFSET: None if empty else Symbol(offset_text(facts.start)),
         names.INFO_LATEST_OFFSET: None if empty else Symbol(offset_text(facts.end - 1)),
         names.INFO_EVENTS: facts.end - facts.start,
-        names.INFO_BYTES: facts.bytes,
-        names.INFO_FIRST_TIMESTAMP: None
-        if facts.first_timestamp_ms is None
-        else Timestamp(facts.first_timestamp_ms),
-        names.INFO_LAST_TIMESTAMP: None
-        if facts.last_timestamp_ms is None
-        else Timestamp(facts.last_timestamp_ms),
-        names.INFO_STATE: _state(facts),
-        **_gaps(partition),
+        **_contents(partition, facts),
     }
