@@ -234,10 +234,11 @@ class ResourceStore(Protocol):
         objects.
         """
 
-    def watch(self, group: str, kind: str, after: int, *, patient: bool = False) -> AsyncIterator[Change]:
+    def watch(self, group: str, kind: str, after: int, *, in_turns: bool = False) -> AsyncIterator[Change]:
         """Yield the changes of a kind after a version, in order. An empty `kind`: all kinds.
 
-        `patient`: others may get a change first. There may be a thousand patient ones.
+        `in_turns`: for the watches of clients, of which there may be a thousand: the other watches get a change
+        first.
 
         Raises:
             GoneError: changes after this version were removed.
@@ -406,7 +407,7 @@ class EventLog(Protocol):
         `at_ms` (since 1970 UTC).
         """
 
-    async def span(
+    async def read_range(
         self, log: str, partition: int, start: int, end: int, *, bytes_max: int
     ) -> Sequence[Stored]:
         """Return the events of a partition from offset `start` to before `end`, except those that retention

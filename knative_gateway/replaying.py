@@ -13,7 +13,7 @@ from knative_gateway.offsets import DIGITS, offset_text
 from knative_gateway.ports import EventLog, Start
 from knative_gateway.resources import extensions
 from knative_gateway.resources.objects import Object, moment_ms, uid_of
-from knative_gateway.resources.refusals import StatusError, bad_request
+from knative_gateway.resources.refusals import StatusError, bad_request, check_options
 from knative_gateway.trying import Trials
 
 LAGS_S_MAX: Final = 2.0
@@ -112,14 +112,15 @@ class DispatcherReplays:
 
 def _only(options: Mapping[str, object]) -> Collection[tuple[int, str]] | None:
     """Return partition and offset of the events that a request names; None: all."""
-    unknown = next((name for name in options if name != "events"), None)
-    if unknown is not None:
-        message = f"redrive does not have an option {unknown[:40]!r}"
-        raise bad_request(message)
+    check_options("redrive", options, {"events"})
     if "events" not in options:
         return None
     events = options["events"]
-    if not isinstance(events, list) or not 0 < len(events) <= HISTORY_MAX or not all(map(_is_place, events)):
+    if (
+        not isinstance(events, list)
+        or not 0 < len(events) <= HISTORY_MAX
+        or not all(map(_is_position, events))
+    ):
         message = (
             f"events must be a list of 1 to {HISTORY_MAX} events of the history, such as"
             ' {"partition": 0, "offset": 42}'
@@ -128,7 +129,7 @@ def _only(options: Mapping[str, object]) -> Collection[tuple[int, str]] | None:
     return {(event["partition"], offset_text(event["offset"])) for event in events}
 
 
-def _is_place(event: object) -> bool:
+def _is_position(event: object) -> bool:
     if not isinstance(event, Mapping) or event.keys() != {"partition", "offset"}:
         return False
     return all(type(number) is int and 0 <= number < 10**DIGITS for number in event.values())

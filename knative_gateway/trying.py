@@ -1,9 +1,9 @@
 """[io] Tries filters of a Trigger with stored events of its Broker, for the API. Nothing is delivered.
 
-Laws: a namespace has one trial at a time and few that wait, all namespaces together have few, and none of
-them reads more than `EVENTS_MAX` events and about `BYTES_MAX` bytes, or evaluates longer than `STEPS_MAX`
-steps. Filters are compiled and evaluated in a thread, so that the event loop does other work. An event that
-cannot be read or evaluated is shown with the reason, and costs only itself.
+Laws: at most `TRIALS_MAX` trials run at a time, of one namespace half of them. A trial reads at most
+`EVENTS_MAX` events and about `BYTES_MAX` bytes, and evaluates about `STEPS_MAX` steps. Filters are compiled
+and evaluated in a thread, so that the event loop does other work. An event that cannot be read or evaluated
+is in the answer with the reason, and does not affect the other events.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from knative_gateway.filters.trying import Trial
 from knative_gateway.filters.validation import Problem
 from knative_gateway.ports import EventLog, Extents, Stored
 from knative_gateway.resources.objects import Object, namespace_of
-from knative_gateway.resources.refusals import Because, Cause, StatusError, bad_request
+from knative_gateway.resources.refusals import Because, Cause, StatusError, bad_request, check_options
 from service_parts.shares import Shares
 
 T = TypeVar("T")
@@ -34,25 +34,33 @@ EVENTS_MAX: Final = 100
 PARTITIONS_MAX: Final = 16
 """Partitions that are read for one trial, if the request names none."""
 BYTES_MAX: Final = 16 << 20
-"""Bytes of events that a trial reads; the last event may exceed them."""
+"""Bytes of events that a trial reads; the last event may exceed this limit."""
 FILTERS_BYTES_MAX: Final = 16 << 10
 """Bytes of the filters as JSON."""
 STEPS_MAX: Final = 4 << 20
-"""Steps of the evaluation of all events. Further events are not evaluated."""
+"""Steps of the evaluation of all events. When more were needed, further events are not evaluated."""
 TRIALS_MAX: Final = 2
-"""Trials at the same time in a process. A namespace has half of them at most."""
+"""Trials that run at the same time in a process. One namespace has at most half of them."""
 WAITING_MAX: Final = 8
-"""Trials of a namespace that wait or run. More are refused."""
+"""Trials of a namespace that wait or run. More are refused with status 429."""
 READ_S_MAX: Final = 10.0
+"""How long a trial may read events."""
 _RETRY_S: Final = 2
+"""When a client that was refused may try again."""
 _ATTRIBUTES_MAX: Final = 50
+"""Attributes of an event in an answer."""
 _TEXT_MAX: Final = 200
-_FIELDS: Final = frozenset({"filters", "events", "partition", "event"})
+"""Characters of a name, value or reason in an answer."""
+_OPTIONS: Final = frozenset({"filters", "events", "partition", "event"})
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A checked request. `event`: the attributes of an event that is tried instead of stored ones."""
+    """A checked request.
+
+    `events`: how many of the latest events are tried. `partition`: only events of this one; None: of all.
+    `event`: the attributes of an event that is tried instead of stored ones.
+    """
 
     filters: Sequence[Mapping[str, object]]
     events: int
@@ -66,10 +74,7 @@ def wanted_of(trigger: Object, options: Mapping[str, object]) -> Wanted:
     Raises:
         StatusError: an option is not valid. For filters it names each problem.
     """
-    unknown = next((name for name in options if name not in _FIELDS), None)
-    if unknown is not None:
-        message = f"match does not have an option {unknown[:40]!r}"
-        raise bad_request(message)
+    check_options("match", options, _OPTIONS)
     spec = trigger.get("spec")
     given = options.get("filters", trigger_filters(spec) if isinstance(spec, Mapping) else [])
     if len(json.dumps(given)) > FILTERS_BYTES_MAX:
@@ -104,11 +109,12 @@ class Trials:
             StatusError: an option is not valid, the log does not have the partition, or too many trials wait.
             UnavailableError: the log is not available.
         """
-        # Also what is not valid costs a place: a mistake in a long expression takes as long as a trial.
+        # A request that is not valid needs a place as well: to find a mistake in a long expression takes as
+        # long as a trial.
         async with self._place(namespace_of(trigger)):
-            wanted = await _beside(partial(wanted_of, trigger, options))
+            wanted = await _in_thread(partial(wanted_of, trigger, options))
             arrived = [] if wanted.event is not None else [each async for each in self._arrivals(log, wanted)]
-            return {"kind": "Match", "events": await _beside(partial(_tried, wanted, arrived))}
+            return {"kind": "Match", "events": await _in_thread(partial(_tried, wanted, arrived))}
 
     @asynccontextmanager
     async def _place(self, namespace: str) -> AsyncIterator[None]:
@@ -146,7 +152,7 @@ class Trials:
             if left <= 0:
                 break
             start = max(first, end - count)
-            part = await self._events.span(log, partition, start, end, bytes_max=left)
+            part = await self._events.read_range(log, partition, start, end, bytes_max=left)
             left -= sum(len(each.message) for each in part)
             found += part
         found.sort(key=lambda each: each.timestamp_ms)
@@ -154,7 +160,11 @@ class Trials:
 
 
 def _chosen(extents: Extents, partition: int | None) -> list[tuple[int, int, int]]:
-    """Return the partitions to read, with the first offset and the end."""
+    """Return the partitions to read, each with its first offset and its end.
+
+    Raises:
+        StatusError: the log does not have the partition.
+    """
     if partition is not None and partition not in extents.first:
         message = f"partition: the log does not have partition {partition}; it has {len(extents.first)}"
         raise bad_request(message)
@@ -167,8 +177,8 @@ def _chosen(extents: Extents, partition: int | None) -> list[tuple[int, int, int
     ][:PARTITIONS_MAX]
 
 
-async def _beside(work: Callable[[], T]) -> T:
-    """Do work in a thread. It keeps its place until it has ended, also if the client has left."""
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Do work in a thread. If the caller is cancelled, it waits for the thread, and so keeps its place."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

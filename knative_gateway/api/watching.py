@@ -128,7 +128,7 @@ async def _changes(
 ) -> AsyncGenerator[Change | int, None]:
     """Yield the changes of this kind, and integers: a version up to which all changes have been yielded."""
     # The store is watched for all kinds. A bookmark then advances even if changes of this kind are rare.
-    changes = store.watch("", "", after, patient=True)
+    changes = store.watch("", "", after, in_turns=True)
     loop = asyncio.get_running_loop()
     ends = loop.time() + watch.timeout_s
     marks = loop.time() + BOOKMARK_S

@@ -40,7 +40,7 @@ READ_EVENTS_MAX: Final = 500
 # Two batches: while the gateway works on one, the node sends the next.
 _CREDIT: Final = 1000
 _ANSWER_S: Final = 10.0
-_SPAN_BATCH_BYTES: Final = 128 << 10
+_RANGE_BATCH_BYTES: Final = 128 << 10
 _AGAIN_S: Final = 1.0
 # The client needs a bound. The gateway never gives a node up, because senders get 503 in the meantime.
 _FOR_EVER: Final = 1 << 40
@@ -269,7 +269,7 @@ class AmqpEventLog:
                 reader.cancel()
             await asyncio.gather(*readers, return_exceptions=True)
 
-    async def span(
+    async def read_range(
         self, log: str, partition: int, start: int, end: int, *, bytes_max: int
     ) -> Sequence[Stored]:
         """Return the events of a partition from offset `start` to before `end`, except those that retention
@@ -285,8 +285,8 @@ class AmqpEventLog:
             start,
             end,
             batch_events=READ_EVENTS_MAX,
-            batch_bytes=_SPAN_BATCH_BYTES,
-            prefetch_bytes=2 * _SPAN_BATCH_BYTES,
+            batch_bytes=_RANGE_BATCH_BYTES,
+            prefetch_bytes=2 * _RANGE_BATCH_BYTES,
             timeout=_ANSWER_S,
         )
         try:

@@ -3,7 +3,7 @@
 Spec: Kubernetes API conventions, "Response Status Kind".
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -103,6 +103,18 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Status
 def bad_request(message: str) -> StatusError:
     """The request is malformed (400)."""
     return StatusError(400, "BadRequest", message)
+
+
+def check_options(action: str, options: Iterable[str], known: Container[str]) -> None:
+    """Check the names of the options of an action.
+
+    Raises:
+        StatusError: the action does not have an option of this name (400).
+    """
+    for name in options:
+        if name not in known:
+            message = f"{action} does not have an option {name[:40]!r}"
+            raise bad_request(message)
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:

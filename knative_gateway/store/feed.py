@@ -109,7 +109,7 @@ class Feed:
         self._wake.set()
 
     async def watch(
-        self, group: str, kind: str, after: int, *, patient: bool = False
+        self, group: str, kind: str, after: int, *, in_turns: bool = False
     ) -> AsyncIterator[Change]:
         """See `SqlResources.watch`."""
         newest = await self._database.read(_version)
@@ -128,7 +128,7 @@ class Feed:
                 ]
                 position = self._newest
             else:
-                await self._waking.wait(patient=patient)
+                await self._waking.wait(in_turns=in_turns)
                 continue
             for change in changes:
                 yield change

@@ -254,15 +254,15 @@ class SqlResources:
                 return int(row.version)
         return 0
 
-    def watch(self, group: str, kind: str, after: int, *, patient: bool = False) -> AsyncIterator[Change]:
+    def watch(self, group: str, kind: str, after: int, *, in_turns: bool = False) -> AsyncIterator[Change]:
         """Yield the changes of a kind after a version, in order, until the store is closed. An empty `kind`:
-        all kinds. `patient`: others may get a change first.
+        all kinds. `in_turns`: see `ResourceStore.watch`.
 
         Raises:
             GoneError: changes after this version were removed, or the version is greater than the store's.
             UnavailableError: the database is not available.
         """
-        return self._feed.watch(group, kind, after, patient=patient)
+        return self._feed.watch(group, kind, after, in_turns=in_turns)
 
 
 def _trim(connection: Connection, version: int) -> None:

@@ -88,7 +88,7 @@ class MemoryEventLog:
         }
         return {index: events[-1].offset if events else None for index, events in earlier.items()}
 
-    async def span(
+    async def read_range(
         self, log: str, partition: int, start: int, end: int, *, bytes_max: int
     ) -> Sequence[Stored]:
         if log not in self.logs:

@@ -192,6 +192,6 @@ async def test_a_log_that_does_not_answer_ends_the_trial(monkeypatch: pytest.Mon
     async def silent(*_: object, **__: object) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(log, "span", silent)
+    monkeypatch.setattr(log, "read_range", silent)
     with pytest.raises(UnavailableError, match="could not be read within"):
         await rows(log, {})

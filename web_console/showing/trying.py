@@ -32,7 +32,7 @@ class Tried:
         return sum(result == UNKNOWN for _, result in self.rows)
 
 
-def spans(rows: Sequence[Row]) -> list[Slice]:
+def slices_of(rows: Sequence[Row]) -> list[Slice]:
     """Return the smallest slices that have all rows."""
     offsets: dict[str, list[int]] = {}
     for row in rows:

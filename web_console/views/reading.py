@@ -15,7 +15,7 @@ from amqp_streams.errors import AmqpStreamsError
 from service_parts.shares import Shares
 from web_console.showing.browsing import From, Listing, Read, Row, Slice, listing, slices
 from web_console.showing.decoding import line
-from web_console.showing.trying import Position, Tried, spans, tried
+from web_console.showing.trying import Position, Tried, slices_of, tried
 
 _READS_MAX: Final = 8
 """Partitions that are read at the same time, for all sessions: each may have a batch of bytes in flight."""
@@ -79,7 +79,7 @@ async def try_filter(client: Client, chosen: Chosen) -> Tried | None:
         # Before the page is read: it may have no event, and the filter may not be valid.
         await check_filter(client, log, sql)
         found = await read_page(client, chosen._replace(sql=""))
-        wanted = spans(found.rows)
+        wanted = slices_of(found.rows)
         matching = await _matching(client, log, wanted, sql)
         try:
             opposite = await _matching(client, log, wanted, f"NOT ({sql})")

@@ -47,7 +47,7 @@ class Scripted:
         raise AssertionError("a mirror only reads")
 
     async def watch(
-        self, group: str, kind: str, after: int, *, patient: bool = False
+        self, group: str, kind: str, after: int, *, in_turns: bool = False
     ) -> AsyncIterator[Change]:
         assert (group, kind, after) == ("", "", 5)
         for change in self.feeds.pop(0):

@@ -102,20 +102,20 @@ async def test_reading_begins_after_a_position(log: EventLog, name: str) -> None
     assert ids(await take(log.read(name, {0: first[2].offset}), 2)) == ["3", "4"]
 
 
-async def test_a_span_has_the_events_between_two_offsets(log: EventLog, name: str) -> None:
+async def test_a_range_has_the_events_between_two_offsets(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=2, retention_ms=None)
     for number in range(6):
         await log.append(name, message(number, key="k"))
     extents = await log.extents(name)
     [partition] = [number for number, last in extents.last.items() if last is not None]
-    span = list(await log.span(name, partition, 1, 4, bytes_max=1 << 20))
-    assert ids(span) == ["1", "2", "3"]
-    assert [event.offset for event in span] == [f"{offset:016d}" for offset in (1, 2, 3)]
-    assert (await take(log.read(name, {partition: span[0].offset}), 2))[0] == span[1]
-    assert ids(list(await log.span(name, partition, 0, 6, bytes_max=1))) == ["0"]
-    assert await log.span(name, 1 - partition, 0, 9, bytes_max=1) == []
+    found = list(await log.read_range(name, partition, 1, 4, bytes_max=1 << 20))
+    assert ids(found) == ["1", "2", "3"]
+    assert [event.offset for event in found] == [f"{offset:016d}" for offset in (1, 2, 3)]
+    assert (await take(log.read(name, {partition: found[0].offset}), 2))[0] == found[1]
+    assert ids(list(await log.read_range(name, partition, 0, 6, bytes_max=1))) == ["0"]
+    assert await log.read_range(name, 1 - partition, 0, 9, bytes_max=1) == []
     with pytest.raises(UnavailableError):
-        await log.span(f"{name}.none", 0, 0, 1, bytes_max=1)
+        await log.read_range(f"{name}.none", 0, 0, 1, bytes_max=1)
 
 
 async def test_reading_begins_after_a_time(log: EventLog, name: str) -> None:

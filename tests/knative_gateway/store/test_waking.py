@@ -1,4 +1,4 @@
-"""Those who wait are woken once, the patient ones in turns."""
+"""Tasks that wait are woken once, watches of clients in turns."""
 
 import asyncio
 import itertools
@@ -16,21 +16,21 @@ class World:
         self.woken: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    async def begin(self, name: str, *, patient: bool, times: int = 1) -> None:
+    async def begin(self, name: str, *, in_turns: bool, times: int = 1) -> None:
         async def wait() -> None:
             for _ in range(times):
-                await self.waking.wait(patient=patient)
+                await self.waking.wait(in_turns=in_turns)
                 self.woken.append(name)
 
         self.tasks.append(asyncio.create_task(wait()))
         await asyncio.sleep(0)
 
 
-async def test_the_patient_ones_are_woken_a_few_in_each_iteration_and_the_others_at_once() -> None:
+async def test_watches_of_clients_are_woken_a_few_in_each_iteration_and_the_others_at_once() -> None:
     world = World()
     for number in range(MANY):
-        await world.begin(str(number), patient=True)
-    await world.begin("controller", patient=False)
+        await world.begin(str(number), in_turns=True)
+    await world.begin("controller", in_turns=False)
     world.waking.wake()
     seen = [0]
     while len(world.woken) < MANY + 1:
@@ -44,7 +44,7 @@ async def test_the_patient_ones_are_woken_a_few_in_each_iteration_and_the_others
 async def test_one_wake_wakes_each_once_and_a_second_one_wakes_those_that_wait_again() -> None:
     world = World()
     for number in range(MANY):
-        await world.begin(str(number), patient=True, times=2)
+        await world.begin(str(number), in_turns=True, times=2)
     world.waking.wake()
     for _ in range(3 * MANY):
         await asyncio.sleep(0)
@@ -58,7 +58,7 @@ async def test_one_wake_wakes_each_once_and_a_second_one_wakes_those_that_wait_a
 async def test_those_that_were_cancelled_do_no_harm() -> None:
     world = World()
     for number in range(MANY):
-        await world.begin(str(number), patient=True)
+        await world.begin(str(number), in_turns=True)
     for task in world.tasks[::2]:
         task.cancel()
     world.waking.wake()

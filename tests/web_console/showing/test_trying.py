@@ -1,7 +1,7 @@
 """The results of a filter for the events of a page."""
 
 from web_console.showing.browsing import Row, Slice
-from web_console.showing.trying import FALSE, MATCHES, NO_MATCH, UNKNOWN, spans, tried
+from web_console.showing.trying import FALSE, MATCHES, NO_MATCH, UNKNOWN, slices_of, tried
 
 
 def row(partition: str, offset: int) -> Row:
@@ -12,8 +12,8 @@ ROWS = [row("0", 5), row("1", 2), row("0", 9)]
 
 
 def test_only_the_events_of_the_page_are_read_again() -> None:
-    assert spans(ROWS) == [Slice("0", 5, 10), Slice("1", 2, 3)]
-    assert spans([]) == []
+    assert slices_of(ROWS) == [Slice("0", 5, 10), Slice("1", 2, 3)]
+    assert slices_of([]) == []
 
 
 def test_an_event_matches_or_its_result_is_false_or_unknown() -> None:
