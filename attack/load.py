@@ -1,7 +1,8 @@
 """The CPUs that product, neighbour, attacker and other programs share.
 
-Beside much CPU time of other programs, the times of the neighbour mean nothing. The attacker gives way to
-the product and to the neighbour, as if it had a machine of its own: the neighbour waits for the product only.
+If other programs use much CPU time, the times of the neighbour mean nothing. The attacker has a lower
+priority than the product and the neighbour, as if it had a machine of its own: the neighbour waits only for
+the product.
 """
 
 import os
@@ -15,8 +16,6 @@ from bench.process import busy_seconds, foreign_share
 
 FOREIGN_MAX: Final = 0.1
 """Share of all CPUs. If other programs use more, no time is judged."""
-
-
 PRIORITY_LOWEST: Final = 19
 """Of `setpriority(2)`, which Linux applies to one thread."""
 

@@ -237,8 +237,7 @@ class ResourceStore(Protocol):
     def watch(self, group: str, kind: str, after: int, *, in_turns: bool = False) -> AsyncIterator[Change]:
         """Yield the changes of a kind after a version, in order. An empty `kind`: all kinds.
 
-        `in_turns`: for the watches of clients, of which there may be a thousand: the other watches get a change
-        first.
+        `in_turns`: for watches of clients, of which a thousand may exist. The others get a change first.
 
         Raises:
             GoneError: changes after this version were removed.

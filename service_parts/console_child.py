@@ -31,16 +31,16 @@ from service_parts.settings.listeners import Listener
 STOP_S_MAX: Final = 5.0
 FIRST_WAIT_S: Final = 0.5
 WAIT_S_MAX: Final = 30.0
-"""The longest pause before a restart."""
+"""The first and the longest pause before a restart."""
 STABLE_S: Final = 10.0
-"""A console that ran this long is restarted at once. Longer pauses are for one that ends at its start."""
-LATE_S: Final = 3.0
-"""How long the console of a service that was killed may hold the address."""
-_AGAIN_S: Final = 0.1
+"""After a console that ran this long, the pause is `FIRST_WAIT_S` again."""
+BIND_S_MAX: Final = 3.0
+"""How long an address in use is tried: the console of a service that was killed may still hold it."""
+_BIND_AGAIN_S: Final = 0.1
 _NEEDED: Final = "jinja2"
 """The library that only the extra `console` has."""
 _NOT_INHERITED: Final = ("NOTIFY_SOCKET",)
-"""The console would report to systemd that the service is ready."""
+"""Variables of the service. With this one, the console would report to systemd that the service is ready."""
 
 log = structlog.get_logger("service_parts.console")
 
@@ -85,8 +85,8 @@ class ConsoleChild:
     """The child process. It runs from `start` to `stop`."""
 
     def __init__(self, console: ConsoleSettings, module: str, arguments: Sequence[str]) -> None:
-        """`module`: the program that has the command `console`. `arguments`: of the command, without the
-        address.
+        """`module`: the module of the program with the command `console`. `arguments`: those of the command,
+        without the address.
         """
         self.starts = 0
         self._console: Final = console
@@ -134,16 +134,16 @@ class ConsoleChild:
 
     async def _bind(self) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
-        latest = loop.time() + LATE_S
+        latest_s = loop.time() + BIND_S_MAX
         while True:
             try:
                 return await bind(self._console.listen)
             except SettingError as error:
                 cause = error.__cause__
                 is_used = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
-                if not is_used or loop.time() > latest:
+                if not is_used or loop.time() > latest_s:
                     raise
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_BIND_AGAIN_S)
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""[io] Places that many share, for example to read events: one of them cannot keep the others out.
+"""[io] Places that users share, for example to read events: no user can keep the others out.
 
-Laws: a free place goes to the one of those who wait that holds the fewest. One holds at most half of all
-places.
+A user is a key: a session, a namespace. Laws: a free place goes to the user that holds the fewest of those
+that wait. A user holds at most half of all places.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ from typing import Final
 
 
 class Shares:
-    """Places of sessions, namespaces, or others that have a key."""
+    """A number of places, and the users that hold them or wait."""
 
     def __init__(self, places: int) -> None:
         self._free = places
         self._most_of_one: Final = max(1, places // 2)
         self._held: Final[dict[Hashable, int]] = {}
         self._waiting: Final[dict[Hashable, deque[asyncio.Future[None]]]] = {}
-        """Those who wait, by key; the key that got or gave back a place last is the last."""
+        """The calls that wait, by key. The key that got or gave back a place last is the last."""
 
     @asynccontextmanager
     async def place(self, key: Hashable) -> AsyncIterator[None]:
-        """Wait for a place, and hold it."""
+        """Wait for a place, and hold it within the context."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(turn)
         self._give()

@@ -42,7 +42,7 @@ class LogCounters:
 class Logs:
     """The logs of a store.
 
-    Law: the changes of a log follow each other, so each of them sees what the changes before it have done.
+    Law: the changes of a log follow each other, so each change sees the results of the changes before it.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Logs:
         # Other nodes create logs as well, which nothing reports.
         self.counters: dict[str, LogCounters] = defaultdict(LogCounters)
         self.counters.update({name: LogCounters() for name in store.logs})
-        # The partitions of the logs whose creation is in flight.
+        # How many partitions have the logs whose creation is in flight.
         self._creating = 0
         # By name of each log with a change in flight, the changes that wait for it.
         self._changing: dict[str, deque[Wait]] = {}
@@ -159,8 +159,8 @@ class Logs:
     def changing(self, name: str, change: Answering[T], connection: Hashable) -> Answering[T]:
         """What a change of the log `name` returns or raises.
 
-        It begins when the earlier changes of the log have ended. Then it is completed, also if the caller
-        leaves. None as `connection`: the caller cannot wait, and the store orders the changes.
+        The change begins when the earlier changes of the log have ended. From then on it is completed, also
+        if the client leaves. None as `connection`: the caller cannot wait, and the store orders the changes.
         """
         if connection is None:
             return (yield from change)
@@ -176,7 +176,7 @@ class Logs:
         waiting.append(turn)
         try:
             yield turn
-        except GeneratorExit:  # the caller has left, so the change never begins
+        except GeneratorExit:  # the client has left, so the change never begins
             if turn.over:
                 self._next(name)
             else:
@@ -184,7 +184,7 @@ class Logs:
             raise
 
     def _next(self, name: str) -> None:
-        """A change of this log has ended: the next one begins."""
+        """Begin the next change of a log: a change of it has ended."""
         self._ended.append(name)
         # The next one may end at once, and call this method: the loop below takes its name as well.
         if self._beginning:

@@ -19,7 +19,7 @@ Answering = Generator[Wait, None, T]
 
 
 class Begun(Wait):
-    """The end of a change that has begun: it comes, also if the caller has left."""
+    """The end of a change that has begun. The change ends, also if its client leaves."""
 
 
 def asked(store: Store, question: Question, connection: Hashable) -> Answering[StoredLog | None]:
@@ -70,7 +70,10 @@ def _answer(call: Callable[[ReadRequest], T | Later], connection: Hashable) -> A
 
 
 def carried_out(change: Answering[T], then: Callable[[], None]) -> Answering[T]:
-    """What `change` returns or raises. From here on, it continues to its end by itself, and calls `then`."""
+    """What `change` returns or raises. It continues to its end, also if the caller stops waiting for it.
+
+    `then`: called when the change has ended.
+    """
     carried = _Carried(change, then)
     carried.proceed()
     if not carried.end.over:
@@ -79,7 +82,7 @@ def carried_out(change: Answering[T], then: Callable[[], None]) -> Answering[T]:
 
 
 class _Carried(Generic[T]):
-    """A change that does not need its caller any more."""
+    """A change that continues without its caller. `end`: when it has ended."""
 
     def __init__(self, change: Answering[T], then: Callable[[], None]) -> None:
         self.end: Final = Begun()
@@ -89,6 +92,7 @@ class _Carried(Generic[T]):
         self._error: Exception | None = None
 
     def proceed(self) -> None:
+        """Do the change up to its next wait, and continue after this wait."""
         try:
             wait = next(self._change)
         except StopIteration as end:
@@ -103,6 +107,7 @@ class _Carried(Generic[T]):
         self._then()
 
     def outcome(self) -> T:
+        """Return or raise what the change returned or raised. It has ended."""
         if self._error is not None:
             raise self._error
         return self._results[0]

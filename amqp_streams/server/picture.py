@@ -1,7 +1,7 @@
 """Collects the figures of the store, the node, its links and the regular work, in steps.
 
-It visits only what is shown, because there may be many consumers and groups. Figures of different steps are
-of different moments.
+It visits only what is shown, because there may be many consumers and groups. The event loop serves clients
+between the steps, so figures of different steps are from different moments.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -30,6 +30,7 @@ from amqp_streams.storage.ports import Store, Use
 from amqp_streams.streams.steps import Steps
 
 _LINKS_A_STEP: Final = 1000
+"""How many links a step counts."""
 
 
 class Connection(Protocol):

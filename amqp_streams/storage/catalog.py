@@ -41,7 +41,9 @@ _AGAIN: Final = "opening the store recreates it from the checkpoint"
 
 
 class UncertainDeletionError(OSError):
-    """The disk failed while a log was moved to the trash: after a crash it may be there, or in its place."""
+    """The disk failed while a log was moved to the trash: after a crash, its folder may be in `trash` or in
+    `logs`.
+    """
 
 
 class UnknownFormatError(StorageError):
@@ -257,19 +259,19 @@ def write_checkpoint(
 
 
 def trash_of(root: Path, log: LogRecord) -> Path:
-    """Where the folder of a deleted log is until its files are removed."""
+    """The path of the folder of a deleted log until its files are removed."""
     return root / "trash" / f"{log.uid:016x}"
 
 
 def delete_log(files: Files, root: Path, log: LogRecord) -> None:
-    """Move the folder of a log to the trash durably; it keeps its files until `checkpoint_and_delete`.
+    """Move the folder of a log to the trash durably. `checkpoint_and_delete` removes it from there.
 
-    Needs no space: a deletion makes space on a full disk. The checkpoint still has the log, and its folder in
-    the trash says that it was deleted.
+    Works on a full disk: it writes no file. The checkpoint still has the log until then; the folder in the
+    trash shows the next start that the log was deleted.
 
     Raises:
-        UncertainDeletionError: see there.
-        OSError: the disk failed; the log is in its place.
+        UncertainDeletionError: the disk failed, and the folder could not be moved back durably.
+        OSError: the disk failed, and the folder is in `logs` again.
     """
     folder, trash = root / "logs" / log.name, trash_of(root, log)
     files.rename(folder, trash)

@@ -143,8 +143,8 @@ class DirectoryStore:
                 outstanding=self._outstanding,
                 checkpoints=self._checkpoints,
                 snapshot=partial(self._checkpoint, clean=False),
-                gone=self._gone,
-                freed=self._start,
+                deleted=self._forget,
+                can_commit=self._start,
             )
         )
 
@@ -249,7 +249,7 @@ class DirectoryStore:
                 return at_once(self, question)
         return self._changes.answer(name, question, request, begin)
 
-    def _gone(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         self._ahead_ms.pop(name, None)
 
     def allow_numbers(self) -> None:

@@ -60,7 +60,9 @@ class Checkpoints:
             self._begin()
 
     def forget(self, folder: Path) -> None:
-        """A log was deleted: a later log of its name gets files with the names of those in `gone`."""
+        """Do not remove files below `folder`: its log was deleted, and a later log of its name has files of
+        the same names.
+        """
         self._gone = [each for each in self._gone if folder not in each.files[0].parents]
 
     def _begin(self) -> None:

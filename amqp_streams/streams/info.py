@@ -69,7 +69,7 @@ def partition_extent(
 
 
 def encoded(value: Value) -> Encoded:
-    """A part of an answer, encoded now."""
+    """Encode a part of an answer, so that a later step need not encode it."""
     return Encoded(encode(value))
 
 

@@ -13,7 +13,7 @@ EVENTS_A_STEP: Final = 64
 """
 
 PARTITIONS_A_STEP: Final = 64
-"""How many partitions a step describes, in about a millisecond."""
+"""How many partitions a step describes: this takes about a millisecond."""
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]

@@ -208,7 +208,7 @@ class Char(str):
 
 
 class Encoded(bytes):
-    """A value that is encoded already: the encoder copies it. So a large value can be encoded in steps."""
+    """The bytes of an encoded value, which the encoder copies. So a large value can be encoded in steps."""
 
     __slots__ = ()
 

@@ -126,10 +126,10 @@ def _action(name: str) -> Callable[[Room], Iterator[str]]:
     def run(room: Room) -> Iterator[str]:
         room.trigger("m", "acted-on", "default", "http://127.0.0.1:9/")
         path = f"/apis/eventing.knative.dev/v1/namespaces/m/triggers/acted-on/{name}"
-        dear = {"cesql": " OR ".join(["type LIKE '%a%b%c%'"] * 250)}
+        slow = {"cesql": " OR ".join(["type LIKE '%a%b%c%'"] * 250)}
         bodies: dict[str, object] = {
             actions.REPLAY: {"start": "earliest"},
-            actions.MATCH: {"filters": [dear, dear], "events": 100},
+            actions.MATCH: {"filters": [slow, slow], "events": 100},
         }
         body = bodies.get(name, {})
         method = "GET" if name == actions.DELIVERIES else "POST"

@@ -9,13 +9,14 @@ from time import perf_counter
 from typing import Final, TypeVar
 
 STEP_S: Final = 0.001
+"""The length of a step, in seconds."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 async def for_each(items: Iterable[T], do: Callable[[T], U]) -> list[U]:
-    """The results of `do` for all items, in order. A step takes `STEP_S`, and one item more."""
+    """The results of `do` for all items, in order. A step takes `STEP_S` at most, plus one item."""
     done: list[U] = []
     until = perf_counter() + STEP_S
     for item in items:

@@ -214,7 +214,8 @@ async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mappin
 
 async def _line(descriptor: int) -> bytes:
     """Return the first line from a pipe; empty if the pipe ends before."""
-    # Without a transport: that of uvloop also closes the descriptor, later, when it may be another one.
+    # Without a transport: one of uvloop would close the descriptor as well, and later, when another file may
+    # have its number.
     loop, found = asyncio.get_running_loop(), bytearray()
     os.set_blocking(descriptor, False)
     while not found.endswith(b"\n"):

@@ -1,7 +1,7 @@
-"""Filters that are tried out: whether they match an event, and if not, why. Pure.
+"""Trials of filters: whether they match an event, and if not, why. Pure.
 
-The verdict is that of the compiled filters, which also decide deliveries. The reason is found only for events
-that do not match, by evaluating the filters one by one.
+The compiled filters decide, as they do for deliveries. Only for an event that does not match, the filters are
+also evaluated one by one, to find the first one that does not match.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from knative_gateway.filters.validation import ATTRIBUTES, EXPRESSIONS
 from knative_gateway.filters.work import FilterWorkError
 
 _REASON_MAX: Final = 300
+"""Characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Verdict:
 
 
 class Trial:
-    """Filters of a Trigger. `spent`: the steps that all verdicts took."""
+    """A trial of the filters of a Trigger. `spent`: the steps of all evaluations so far."""
 
     def __init__(self, filters: Filters) -> None:
         """Compile the filters.

@@ -36,7 +36,7 @@ class ConsoleSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _is_nobody(self) -> Self:
+    def _has_no_user(self) -> Self:
         if self.url is not None and "@" in self.url:
             # Each person who opens the console would be this user. The message does not repeat the password.
             message = "url must not contain a user or password: people log in with their own"

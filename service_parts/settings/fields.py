@@ -40,4 +40,4 @@ def _network(text: str) -> str:
 Milliseconds = Annotated[int, BeforeValidator(_duration_or_number), Field(le=MILLISECONDS_MAX)]
 Bytes = Annotated[int, BeforeValidator(_size_or_number), Field(le=BYTES_MAX)]
 TrustedProxy = Annotated[str, AfterValidator(_network)]
-"""An address or a network of proxies."""
+"""The address of a proxy, or a network of proxies, for example `10.0.0.0/8`."""

@@ -90,7 +90,7 @@ async def test_the_console_of_a_service_that_was_killed_gets_a_moment_to_leave_t
 
 
 async def test_an_address_that_stays_in_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_child, "LATE_S", 0.2)
+    monkeypatch.setattr(console_child, "BIND_S_MAX", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         child = ConsoleChild(settings(listen=f"127.0.0.1:{port}"), "any", [])

@@ -23,7 +23,7 @@ _AT: Final = re.compile(r"at character (\d{1,6})$")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An event with its result. `matches` None: it was not evaluated."""
+    """An event with its result. `matches` None: it was not evaluated. `place`: partition and offset."""
 
     place: str
     at_ms: int | None
@@ -36,7 +36,7 @@ class Row:
 
 
 class FiltersError(ValueError):
-    """The text is not valid. `pointer`: the place of the error, in two lines; may be empty."""
+    """The text is not valid. `pointer`: the position of the error, see `words.pointer`; empty: not known."""
 
     def __init__(self, words: str, pointer: str = "") -> None:
         super().__init__(words)
@@ -44,7 +44,7 @@ class FiltersError(ValueError):
 
 
 def options_of(form: Mapping[str, str]) -> dict[str, object]:
-    """Return the options of the request: a CESQL expression, filters as JSON, or none of both.
+    """Return the options of the request. A form has a CESQL expression, filters as JSON, or neither.
 
     Raises:
         FiltersError: the form is not valid.
@@ -73,7 +73,7 @@ def is_json(text: str) -> bool:
 
 
 def pointer_of(text: str, words: str) -> str:
-    """Return the place that an error names, in two lines; empty if it names none, or not one of this text."""
+    """Return the position that an error names, see `words.pointer`; empty if it names none of this text."""
     found = _AT.search(words)
     return "" if found is None or is_json(text) else pointer(text, int(found[1]))
 

@@ -33,7 +33,7 @@ class Tried:
 
 
 def slices_of(rows: Sequence[Row]) -> list[Slice]:
-    """Return the smallest slices that have all rows."""
+    """Return the smallest slice of each partition that has all its rows."""
     offsets: dict[str, list[int]] = {}
     for row in rows:
         offsets.setdefault(row.partition, []).append(row.offset)
@@ -43,8 +43,10 @@ def slices_of(rows: Sequence[Row]) -> list[Slice]:
 def tried(
     rows: Sequence[Row], matching: Collection[Position], opposite: Collection[Position] | None
 ) -> Tried:
-    """Return the results. `matching`: the events that match. `opposite`: those that match the negation; None:
-    the node does not accept the negation.
+    """Return the rows with their results.
+
+    `matching`: the events that match. `opposite`: the events that match the negation of the filter; None: the
+    node does not accept the negation.
     """
 
     def result(row: Row) -> str:

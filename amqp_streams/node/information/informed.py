@@ -1,7 +1,8 @@
 """A short-lived cache of `<address>/$info` answers: links that ask at the same time share one.
 
-Laws: an answer is at least as new as the question. Answers are computed in steps, and one after the other for
-links that ask about the same log, so their number does not matter.
+Laws: an answer is at least as new as the question. Answers are computed in steps. Answers about one log are
+computed one after the other, and links that ask at the same time share them: so the work does not grow with
+the number of links.
 
 Spec: Event Streams 6.
 """
@@ -21,9 +22,10 @@ ANSWERS_MAX: Final = 16
 
 
 class _Computed:
-    """An answer, or what is left to do for it. `sync`: the promise of the node.
+    """An answer that is computed in steps. `message` is None until the last step.
 
-    `before`: an older answer about the same log, which is completed first.
+    `sync`: the setting of this name, which is a part of the answer. `before`: an older answer about the same
+    log, which is completed first.
     """
 
     __slots__ = ("_before", "_elsewhere", "_log", "_mark", "_steps", "_sync", "_until_ms", "message")
@@ -44,13 +46,17 @@ class _Computed:
         return self._log is log and self._elsewhere == elsewhere
 
     def is_new(self, now_ms: int) -> bool:
-        """Whether it has what was accepted until now."""
-        if self.message is None and self._steps is None:  # it begins later
+        """Whether it has all events that were accepted until now."""
+        if self.message is None and self._steps is None:  # its first step reads the log later
             return True
         return self._mark == _mark(self._log) and (self.message is None or now_ms < self._until_ms)
 
     def step(self, now_ms: int) -> None:
-        """Do one step. `message` is set after the last one. Raises StorageError: begin again."""
+        """Do one step.
+
+        Raises:
+            StorageError: the disk failed. The next step begins again.
+        """
         if self._before is not None:
             if self._before.message is None:
                 self._before.step(now_ms)
@@ -85,7 +91,7 @@ class Informed:
         if computed is None or not computed.is_new(now_ms):
             computed = _Computed(log, elsewhere, self._sync, computed)
             self._last[log.name] = computed
-            # The answer to the oldest question is the first to go.
+            # The answer that was begun first is dropped first.
             self._last.move_to_end(log.name)
             if len(self._last) > ANSWERS_MAX:
                 self._last.popitem(last=False)

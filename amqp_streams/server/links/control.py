@@ -2,9 +2,9 @@
 
 Spec: Event Streams 6; AMQP Management 1.0.
 
-Laws: all work is done in `Turns`, which limits it to a millisecond per loop iteration for the whole
+Laws: all work is done in `Turns`, which limits it to about a millisecond of a loop iteration for the whole
 node. The node computes an answer only if the client has granted credit for it and has read the earlier
-answers.
+answers. A change that has begun is completed, also if its link ends.
 """
 
 from collections import deque

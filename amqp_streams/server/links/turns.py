@@ -92,9 +92,10 @@ class Iteration:
 
 
 class OrderedCalls:
-    """Calls in the order in which they were added, within the time of each iteration.
+    """Makes calls in the order in which they were added, within the time of each loop iteration.
 
-    At least one call is made in an iteration. `then` is called after the calls of an iteration.
+    It makes at least one call in an iteration. `soon`: schedules a call for the next iteration. `then`:
+    called after the calls of an iteration.
     """
 
     __slots__ = ("_calls", "_iteration", "_scheduled", "_soon", "_then")

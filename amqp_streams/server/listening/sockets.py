@@ -23,7 +23,7 @@ from service_parts.networks import Crowds, format_address
 from service_parts.settings.listeners import Listener as Address
 
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
-# ones. One costs about 0.2 ms in all, and all else takes about a millisecond of an iteration.
+# ones. Accepting one takes about 0.2 ms, so four take about as long as other kinds of work in an iteration.
 ACCEPTS_A_TURN: Final = 4
 # How long accepting pauses when the system has no free descriptors or memory.
 BACK_OFF_S: Final = 1.0

@@ -1,4 +1,4 @@
-"""The frames of WebSockets: what a client may send without content, and how much is parsed at once.
+"""The frames of WebSockets: limits on frames without content, and on the frames that are parsed at once.
 
 Law: however many clients send tiny frames, others are served in between.
 """
@@ -31,7 +31,7 @@ FRAMES: Final = "frames"
 
 
 class FrameTurns:
-    """What all WebSockets share: the time for their frames."""
+    """The time in each loop iteration that all WebSockets share for their frames."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
         self.iteration: Final = Iteration(soon)
@@ -60,7 +60,7 @@ class WebSocketFrames(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._pieces.waiting:
-            self._pieces.keep(data)  # the transport delivered them in spite of the pause
+            self._pieces.keep(data)  # the transport had received it before the pause
         else:
             self._take(memoryview(data), self._shared.iteration.ends_s())
 

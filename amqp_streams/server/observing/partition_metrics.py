@@ -12,12 +12,13 @@ from amqp_streams.server.observing.status import LogStatus
 from amqp_streams.storage.ports import PartitionFacts
 
 PREFIX: Final = "amqp_streams_"
-"""Of the names of all metrics of the node."""
+"""The beginning of the names of all metrics of the node."""
 SAMPLES_A_PART: Final = 256
+"""How many samples a part has: it is written in about a millisecond."""
 
 
 def partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
-    """Each family in parts that follow each other, each with at most `SAMPLES_A_PART` samples."""
+    """Each family of metrics, in parts of at most `SAMPLES_A_PART` samples that follow each other."""
     for name, documentation, figure in _FAMILIES:
         family = _family(name, documentation)
         for log in logs:

@@ -1,4 +1,4 @@
-"""[io] Changes of logs in flight: their I/O is done in threads, and meanwhile the loop serves others.
+"""[io] Changes of logs in flight: threads do their I/O, and the event loop serves others meanwhile.
 
 Laws: the changes of a log follow each other in the order of the questions. A change that has begun ends, also
 if its request is cancelled. All methods are called on the event loop's thread.
@@ -18,7 +18,7 @@ from amqp_streams.storage.ports import LATER, Later, ReadRequest, StoredLog
 class Stage(NamedTuple):
     """A part of a change: `call` runs in the thread of the executor, after the tasks submitted before it.
 
-    `call` is None: only wait for these tasks.
+    If `call` is None, the stage only waits for these tasks.
     """
 
     executor: Executor
@@ -26,42 +26,46 @@ class Stage(NamedTuple):
 
 
 Change: TypeAlias = Generator[Stage, OSError | None, StoredLog | None]
-"""The steps of a change, between its stages. Each stage is answered with its error."""
+"""A change: it runs on the event loop and yields its stages. It gets the error of each stage, or None."""
 _DONE: Final = "done"
-"""The note of a task whose result `Changes.finish` has taken."""
+"""The note of a task whose result `Changes.finish` has used."""
 
 
 class Changes:
-    """The changes in flight. `wait`: returns when all tasks submitted so far have run."""
+    """The changes in flight. `wait`: blocks until all tasks submitted so far have run."""
 
     def __init__(self, files: Files, outstanding: Outstanding, *, wait: Callable[[], None]) -> None:
         self._files: Final = files
         self._outstanding: Final = outstanding
         self._wait: Final = wait
-        self._lines: Final[dict[str, deque[_Asked]]] = {}
+        self._queues: Final[dict[str, deque[_Asked]]] = {}
         """By name of the log, the change in flight and those that wait for it."""
 
     def answer(
         self, name: str, question: Hashable, request: ReadRequest, begin: Callable[[], Change]
     ) -> StoredLog | Later | None:
-        """What the change of the log `name` returns or raises; `LATER` until it has ended."""
+        """Begin a change of the log `name`, or return what it returned or raise what it raised.
+
+        Returns `LATER` until the change has ended; then it calls `request.ready`. The same `question` with
+        the same `request` asks about the change that was begun; another question cancels the request.
+        """
         asked = request.pending
         if not isinstance(asked, _Asked) or asked.question != question:
             request.cancel()
             asked = request.pending = _Asked(name, question, request, begin())
-            line = self._lines.setdefault(name, deque())
-            line.append(asked)
-            if len(line) == 1:
+            queue = self._queues.setdefault(name, deque())
+            queue.append(asked)
+            if len(queue) == 1:
                 self._advance(asked, None)
                 if asked.ended:
-                    del self._lines[name]
+                    del self._queues[name]
         if not asked.ended:
             return LATER
         request.pending = None
         return asked.outcome()
 
     def finish(self, name: str, change: Change) -> StoredLog | None:
-        """Carry out a change in this thread, after those of the same log that are in flight."""
+        """Do a change in this thread, after those of the same log that are in flight."""
         self._finish(name)
         error = None
         while True:
@@ -79,16 +83,16 @@ class Changes:
 
     def finish_all(self) -> None:
         """Wait for all changes."""
-        while self._lines:
-            self._finish(next(iter(self._lines)))
+        while self._queues:
+            self._finish(next(iter(self._queues)))
 
     def _finish(self, name: str) -> None:
-        while line := self._lines.get(name):
+        while queue := self._queues.get(name):
             self._wait()
-            task = line[0].task
-            assert task is not None, "the first change of a line has begun"
+            task = queue[0].task
+            assert task is not None, "the first change of a queue has begun"
             task.notes = _DONE
-            self._continue(line[0], task)
+            self._continue(queue[0], task)
 
     def _advance(self, asked: "_Asked", error: OSError | None) -> None:
         try:
@@ -107,20 +111,20 @@ class Changes:
 
     def _continue(self, asked: "_Asked", task: Task) -> None:
         """Take the result of a stage. If the change has ended, begin those that wait for it."""
-        line = self._lines[asked.name]
+        queue = self._queues[asked.name]
         self._advance(asked, task.works[0].error)
-        while line and line[0].ended:
-            first = line.popleft()
-            if not line:
-                del self._lines[asked.name]
-            # The asker may ask for the next change of this log at once.
-            first.tell()
-            if line:
-                self._advance(line[0], None)
+        while queue and queue[0].ended:
+            first = queue.popleft()
+            if not queue:
+                del self._queues[asked.name]
+            # It may call `answer` for the next change of this log at once.
+            first.report()
+            if queue:
+                self._advance(queue[0], None)
 
 
 class _Asked:
-    """A change for a request: `PendingRead`."""
+    """A change that a request has asked for. See `PendingRead`."""
 
     def __init__(self, name: str, question: Hashable, request: ReadRequest, change: Change) -> None:
         self.name: Final = name
@@ -135,16 +139,16 @@ class _Asked:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """See `PendingRead.cancel`. The change happens nevertheless."""
+        """See `PendingRead.cancel`. The change is completed nevertheless."""
         self._cancelled = True
 
-    def tell(self) -> None:
-        """The change has ended."""
+    def report(self) -> None:
+        """Call `ready` of the request, unless it was cancelled."""
         if not self._cancelled:
             self._request.ready()
 
     def outcome(self) -> StoredLog | None:
-        """What the change returned or raised."""
+        """Return what the change returned, or raise what it raised."""
         if self.error is not None:
             raise self.error
         return self.result

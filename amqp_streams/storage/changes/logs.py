@@ -1,7 +1,8 @@
 """[io] The logs of a data directory, and the steps of their changes.
 
 Laws: a log is in `stored` from the moment when its creation is durable until its deletion is durable. While a
-deletion is in flight, nothing is accepted for the log; if the deletion fails, the log continues.
+deletion is in flight, the log accepts no events. If the deletion fails, the log continues, except if it is
+not certain where its folder is: then its partitions stop until the next start.
 """
 
 import os
@@ -37,7 +38,8 @@ _STEP: Final = 32
 class Parts:
     """The parts of the store that changes of logs need.
 
-    `gone`: this log is not in `Logs.stored` any more. `freed`: a commit may start now.
+    `deleted`: called with the name of a log when it is not in `Logs.stored` any more. `can_commit`: called
+    when a commit may start that waited for a deletion. `admit` and `snapshot` are those of the store.
     """
 
     files: Files
@@ -52,8 +54,8 @@ class Parts:
     outstanding: Outstanding
     checkpoints: Checkpoints
     snapshot: Callable[[], Checkpoint]
-    gone: Callable[[str], None]
-    freed: Callable[[], None]
+    deleted: Callable[[str], None]
+    can_commit: Callable[[], None]
 
 
 class Logs:
@@ -64,7 +66,7 @@ class Logs:
         self.stored: Final[dict[str, StoredLog]] = {}
         self._parts: Final = parts
         self._removing = 0
-        """The deleted logs whose files are being removed."""
+        """How many deleted logs have files that the keeper still has to remove."""
 
     def partitions(self, name: str) -> list[PartitionLog]:
         """The partitions of a log."""
@@ -97,7 +99,7 @@ class Logs:
         if log_name(name) in self.stored:
             message = f"log {name} already exists"
             raise ValueError(message)
-        if self._removing:  # on a full disk, this makes the space
+        if self._removing:  # on a full disk, the new log needs the space of the deleted one
             yield Stage(parts.keeper, None)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), question.incarnation, settings)
         yield from self._on_disk(name, partial(catalog.create_log, parts.files, parts.root, log))
@@ -132,11 +134,10 @@ class Logs:
     def deleting(self, name: str) -> Change:
         """Delete a log. Raises KeyError: it does not exist."""
         log, partitions, parts = self.records[name], self.partitions(name), self._parts
-        leaving = LogDeletedError(f"log {name} is being deleted")
+        deletion = LogDeletedError(f"log {name} is being deleted")
         for partition in partitions:
-            partition.leave(leaving)
-        # The commit in flight may have records of the log, and writes to its files may be in flight. New
-        # ones do not begin.
+            partition.begin_deletion(deletion)
+        # A commit with records of the log, and writes to its files, may be in flight. No others begin.
         yield Stage(parts.writer, None)
         error = yield Stage(parts.keeper, partial(catalog.delete_log, parts.files, parts.root, log))
         if error is not None:
@@ -147,18 +148,18 @@ class Logs:
         for partition in partitions:
             partition.stop(deleted)
         parts.checkpoints.forget(self._folder(name))
-        parts.gone(name)
+        parts.deleted(name)
         yield from self._release(partitions)
         # Removing large files takes time, so the keeper does it.
         trash = catalog.trash_of(parts.root, log)
         remove = partial(catalog.checkpoint_and_delete, parts.files, parts.root, parts.snapshot(), trash)
         self._removing += 1
         parts.outstanding.submit(parts.keeper, [Work([Call(remove)])], self._removed)
-        parts.freed()
+        parts.can_commit()
         return None
 
     def _release(self, partitions: Sequence[PartitionLog]) -> Change:
-        """Release what refers to the files of a deleted log: their disk space is free only then."""
+        """Close the files of a deleted log and drop its records in memory: only then the space is free."""
         parts = self._parts
         for first in range(0, len(partitions), _STEP):
             paths: list[Path] = []
@@ -174,13 +175,13 @@ class Logs:
         return None
 
     def _resume(self, partitions: Iterable[PartitionLog], error: OSError) -> None:
-        """The deletion failed with this error."""
+        """Continue with partitions whose deletion failed with this error, if the log is certainly kept."""
         for partition in partitions:
             self._parts.flusher.resume(partition)
             if isinstance(error, catalog.UncertainDeletionError):
                 # The next start may find the log in the trash: nothing may be accepted until then.
                 self._parts.flusher.stop(partition, error)
-        self._parts.freed()
+        self._parts.can_commit()
 
     def _removed(self, _task: Task) -> None:
         # If a file could not be removed, the next opening finds and removes it.
@@ -201,4 +202,4 @@ class Logs:
 
 
 def _nothing() -> None:
-    """Let the loop serve others until the keeper has come to this."""
+    """Take no time: the event loop serves others until the keeper's thread has called this."""

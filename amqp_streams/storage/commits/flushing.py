@@ -145,8 +145,8 @@ class Flusher:
         self.recent.drop(partition, partition.forget_below(start))
 
     def resume(self, partition: PartitionLog) -> None:
-        """The log of the partition could not be deleted: its records are written to segments again."""
-        runs = partition.stay()
+        """Write the records of the partition to segments again: its log could not be deleted."""
+        runs = partition.cancel_deletion()
         self.recent.drop(partition, [base for base, _ in runs])
         for base, size in runs:
             self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)

@@ -67,8 +67,8 @@ class PartitionLog:
         self.failure: StorageError | None = None
         # Until the pending records have failed: see `lose`.
         self.refusal: StorageError | None = None
-        self.leaving: LogDeletedError | None = None
-        """Set while the deletion of the log is in flight."""
+        self.deletion: LogDeletedError | None = None
+        """Why appends are refused while the deletion of the log is in flight."""
         self.busy = False
         """A write to its segments is in flight; at most one is."""
         self.syncing = False
@@ -126,24 +126,30 @@ class PartitionLog:
         """Refuse appends until the store is opened again. Durable records stay readable."""
         self.failure = error
 
-    def leave(self, error: LogDeletedError) -> None:
-        """The deletion of the log has begun: refuse appends, fail pending records, and write no segment."""
-        self.leaving = error
+    def begin_deletion(self, error: LogDeletedError) -> None:
+        """Refuse appends with `error`, fail pending records, and write no segments.
 
-    def stay(self) -> list[tuple[int, int]]:
-        """The log could not be deleted: undo `leave`. Returns base and size of the runs in memory."""
-        self.leaving = None
+        The deletion of the log has begun. `cancel_deletion` undoes it.
+        """
+        self.deletion = error
+
+    def cancel_deletion(self) -> list[tuple[int, int]]:
+        """Undo `begin_deletion`, because the log could not be deleted.
+
+        Returns base and size of the runs in memory.
+        """
+        self.deletion = None
         return [(chunk.base, size) for chunk, size in zip(self.tail, self._tail_sizes, strict=True)]
 
     @property
     def refused(self) -> StorageError | None:
-        """Why appends are refused; None: they are not."""
-        return self.failure or self.refusal or self.leaving
+        """Why appends are refused; None if they are not refused."""
+        return self.failure or self.refusal or self.deletion
 
     @property
     def writable(self) -> bool:
         """Whether its records may be written to segments."""
-        return self.failure is None and self.leaving is None
+        return self.failure is None and self.deletion is None
 
     # -- appending
 
@@ -347,10 +353,10 @@ class PartitionLog:
         return tail[index].base + bisect_right(tail[index].timestamps, after_ms)
 
     def _reason(self, error: CorruptionError) -> StorageError:
-        """Why a record cannot be read: the files of a deleted log are missing, but not damaged."""
+        """Return `error`, unless the log is deleted: its files are missing then, but not damaged."""
         if isinstance(self.failure, LogDeletedError):
             return self.failure.with_traceback(None)
-        return self.leaving.with_traceback(None) if self.leaving else error
+        return self.deletion.with_traceback(None) if self.deletion else error
 
     def follow(self) -> None:
         """See `Partition.follow`."""

@@ -335,9 +335,10 @@ class Sender:
 
 def _words(error: Exception) -> str:
     """Return why an attempt failed, for people."""
-    # An error of TLS has its words in the text, and a number that means nothing.
+    # The `strerror` of a TLS error is not a text of the system, and its number is not one of the system.
     if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLError):
-        # asyncio has a text of its own, which names no cause. The numbers of name servers are negative.
+        # asyncio replaces the text of the system by one that names the address. The number of an error of a
+        # name lookup is negative, and its text is the right one.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         return reason[0].lower() + reason[1:]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -69,7 +69,7 @@ def test_a_node_that_was_killed_starts_again_at_once_at_the_address_of_its_conso
 async def test_an_address_in_use_is_an_error_of_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console_child, "LATE_S", 0.2)
+    monkeypatch.setattr(console_child, "BIND_S_MAX", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         wanted = ConsoleSettings.model_validate({"listen": f"127.0.0.1:{port}"})
