@@ -54,7 +54,7 @@ ROOMS: Final[dict[Place, Rooms]] = {
 
 
 def run(
-    attacks: Sequence[Attack], folder: Path, *, is_small: bool, told: Callable[[Found], None]
+    attacks: Sequence[Attack], folder: Path, *, is_small: bool, report: Callable[[Found], None]
 ) -> list[Found]:
     """Run the attacks, those of one place in one room.
 
@@ -66,16 +66,16 @@ def run(
         if not chosen:
             continue
         if is_small:
-            rows += _short(chosen, folder / place, told)
+            rows += _short(chosen, folder / place, report)
             continue
         with ROOMS[place](folder / place, is_small=False) as room:
             for attack in chosen:
                 rows.append(one(attack, room))
-                told(rows[-1])
+                report(rows[-1])
     return rows
 
 
-def _short(attacks: Sequence[Attack], folder: Path, told: Callable[[Found], None]) -> list[Found]:
+def _short(attacks: Sequence[Attack], folder: Path, report: Callable[[Found], None]) -> list[Found]:
     """The attacks of one place: those that wait in a room of their own, the others in ROOMS_AT_ONCE rooms."""
     patient = [each for each in attacks if each.is_patient]
     others = [each for each in attacks if not each.is_patient]
@@ -87,7 +87,7 @@ def _short(attacks: Sequence[Attack], folder: Path, told: Callable[[Found], None
             with ROOMS[part[0].place](folder / str(number), is_small=True) as room:
                 for row in at_once(part, room) if part is patient else (one(each, room) for each in part):
                     rows.append(row)
-                    told(row)
+                    report(row)
         return rows
 
     with ThreadPoolExecutor(len(parts)) as workers:
@@ -236,14 +236,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder, began = Path(tempfile.mkdtemp(prefix="attack-")), time.monotonic()
     ended: list[Found] = []
 
-    def told(row: Found) -> None:
+    def report(row: Found) -> None:
         ended.append(row)
         print(table([row]).split("\n", 1)[1], file=sys.stderr, flush=True)
         if options.out:
             _write(options.out, ended, f"{len(ended)} of {len(chosen)} attacks, not finished")
 
     try:
-        rows = run(chosen, folder, is_small=options.short, told=told)
+        rows = run(chosen, folder, is_small=options.short, report=report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     verdicts = Counter(row.verdict for row in rows)

@@ -1,4 +1,4 @@
-"""The disk beside an attack: what a sync of one small record takes, without the product.
+"""The disk during an attack: what a sync of one small record takes, without the product.
 
 An event is accepted after a sync, so a pause of the disk makes the round trips of the neighbour longer, with
 and without an attack. A folder in memory (`TMPDIR=/dev/shm make attack`) has no such pauses.

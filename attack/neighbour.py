@@ -1,4 +1,4 @@
-"""The tenant that works beside an attack, in a process of its own: it sends events and gets them.
+"""The tenant that works during an attack, in a process of its own: it sends events and gets them.
 
 An AMQP round trip is: send an event, wait until it is accepted and has come back. An HTTP round trip is: POST
 an event to a Broker, wait until it is accepted and has been delivered to the subscriber, which is here. It

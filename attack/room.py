@@ -61,7 +61,7 @@ class Room:
     is_https: bool = False
     without: dict[str, Measured] = field(default_factory=dict)
     """What the neighbour measured without an attack so far."""
-    told: int = 0
+    words_read: int = 0
     """Characters of the log that were looked at."""
 
     def measured_without(self, measured: Mapping[str, Measured]) -> Mapping[str, Measured]:
@@ -222,10 +222,10 @@ class Room:
         status, words = self.get("/readyz")
         if status != 200:
             complaints.append(f"/readyz is {status}: {words.strip()}")
-        told = self.words[self.told :]
-        self.told += len(told)
-        if "Traceback" in told:
-            complaints.append(f"a traceback: {told[told.index('Traceback') :][:1500]}")
+        new = self.words[self.words_read :]
+        self.words_read += len(new)
+        if "Traceback" in new:
+            complaints.append(f"a traceback: {new[new.index('Traceback') :][:1500]}")
         return complaints
 
     def cpu_s(self) -> float:

@@ -167,11 +167,11 @@ def _drain(room: Room) -> Iterator[str]:
 def _wrong_passwords(room: Room) -> Iterator[str]:
     """Until the node looks at no more passwords; then time passes, and the right one is good again."""
     with ThreadPoolExecutor() as workers:
-        told, known = workers.map(partial(_until_limited, room), ("nobody", PASSWORD_USER))
-    expect(told == known, f"the answers to a known and an unknown user differ: {told}, {known}")
+        unknown, known = workers.map(partial(_until_limited, room), ("nobody", PASSWORD_USER))
+    expect(unknown == known, f"the answers to a known and an unknown user differ: {unknown}, {known}")
     with room.peer() as other:
         expect(not other.is_gone, "a token is refused because of the passwords of others")
-    yield f"wrong passwords of a user: {' then '.join(told)}"
+    yield f"wrong passwords of a user: {' then '.join(unknown)}"
     wait_for(lambda: _logs_in(room), "the right password is good again", 60.0)
 
 
@@ -182,10 +182,10 @@ def _until_limited(room: Room, user: str) -> tuple[str, str]:
     deadline = time.monotonic() + WAIT_S_MAX
     while time.monotonic() < deadline:  # on a busy machine, logins are so slow that the limit comes late
         with suppress(ConnectionError):  # limits.unauthenticated: the machine is busy
-            told = refused_login(room, wrong, source=_OF_PASSWORDS)
-            first = first or told
-            if told != first:
-                return first, told
+            answer = refused_login(room, wrong, source=_OF_PASSWORDS)
+            first = first or answer
+            if answer != first:
+                return first, answer
     message = f"logins of {user} are not limited"
     raise BrokenError(message)
 
@@ -197,13 +197,12 @@ def _wrong_tokens(room: Room) -> Iterator[str]:
         return refused_login(room, Credentials(token=token("x" * 64, f"u{number}")), source=_OF_TOKENS)
 
     with ThreadPoolExecutor(4) as workers:
-        told = set(workers.map(refused, range(room.limits.login_failures + 3)))
-    expect(len(told) == 2, f"logins are not limited: {told}")
+        answers = set(workers.map(refused, range(room.limits.login_failures + 3)))
+    expect(len(answers) == 2, f"logins are not limited: {answers}")
     with room.peer(NINA, source=_OF_TOKENS) as nina:
         expect(not nina.is_gone, "the neighbour cannot log in from an address of which others failed")
-    yield (
-        f"{room.limits.login_failures + 3} wrong tokens: {' then '.join(sorted(told))}; a known user logs in"
-    )
+    count = room.limits.login_failures + 3
+    yield f"{count} wrong tokens: {' then '.join(sorted(answers))}; a known user logs in"
 
 
 def _password_checks(room: Room) -> Iterator[str]:

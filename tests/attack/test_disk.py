@@ -1,4 +1,4 @@
-"""The disk beside an attack: when two measurements cannot be compared."""
+"""The disk during an attack: when two measurements cannot be compared."""
 
 import asyncio
 import os

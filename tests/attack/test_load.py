@@ -1,4 +1,4 @@
-"""The CPUs beside an attack: the time of a program that uses some, and who gives way."""
+"""The CPUs during an attack: the time of other programs, and the priority of the attacker."""
 
 import os
 import subprocess

@@ -83,9 +83,9 @@ def test_the_command_writes_its_table_to_a_file(tmp_path: Path, monkeypatch: pyt
     flood, spill = (Found(name, "listeners", "a turn", "", {}, {}) for name in ("a flood", "a spill"))
     file, seen = tmp_path / "made" / "attack.txt", []
 
-    def run(*_: object, told: Callable[[Found], None], **__: object) -> list[Found]:
+    def run(*_: object, report: Callable[[Found], None], **__: object) -> list[Found]:
         for row in (flood, spill):
-            told(row)
+            report(row)
             seen.append(file.read_text("utf-8"))
         return [flood, spill]
 

@@ -1,4 +1,4 @@
-"""Filters are tried with stored events: many, hostile ones, and many who try."""
+"""Filters are tried with stored events: many events, hostile events, and many trials at once."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Places that several share."""
+"""Places that users share."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress

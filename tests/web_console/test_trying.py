@@ -1,4 +1,4 @@
-"""The filter tester of a log over HTTP: results, rights, mistakes, and many who try."""
+"""The filter tester of a log over HTTP: results, rights, mistakes, and many trials at once."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -74,11 +74,11 @@ def test_a_trial_that_is_not_possible_is_said_in_words(
 def test_many_trials_of_a_costly_filter_leave_the_console_to_others(
     admin: Person, measured: str, guarded_console: ConsoleProcess
 ) -> None:
-    """One session tries the dearest filter again and again; another person sees pages meanwhile."""
-    dear = quote(" OR ".join(["site LIKE '%a%b%c%d%e%'"] * 140))
+    """One session tries a slow filter again and again; another person sees pages meanwhile."""
+    slow = quote(" OR ".join(["site LIKE '%a%b%c%d%e%'"] * 140))
     other = Person(guarded_console.address)
     assert other.log_in("reader", PASSWORD).status == 303
     with ThreadPoolExecutor(8) as many:
-        asked = [many.submit(admin.get, f"/logs/{measured}/try?where={dear}&count=200") for _ in range(40)]
+        asked = [many.submit(admin.get, f"/logs/{measured}/try?where={slow}&count=200") for _ in range(40)]
         assert other.get("/logs/temps/events").status == 200
         assert {each.result().status for each in asked} <= {200, 400, 429, 503}

@@ -77,7 +77,7 @@ CHANGES: list[tuple[str, str, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("operation", "name", "body", "status"), CHANGES)
-def test_a_change_of_a_log_delays_nobody_while_the_disk_pauses(
+def test_a_change_of_a_log_delays_no_other_client_while_the_disk_pauses(
     operation: str, name: str, body: dict[str, Any], status: int
 ) -> None:
     node = PausedNode()

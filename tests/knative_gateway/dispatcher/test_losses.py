@@ -275,7 +275,7 @@ async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(
 
 
 async def test_only_the_selected_events_are_delivered_again(rig: Rig, server: SubscriberServer) -> None:
-    """An event that the history does not list is not delivered, whoever names it."""
+    """An event that the history does not list is not delivered, even if a request names it."""
     server.answers = [400, 400, 400]
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event("a"), event("b"), event("c"))

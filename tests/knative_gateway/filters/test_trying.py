@@ -1,4 +1,4 @@
-"""Filters that are tried out. The verdict is that of deliveries; the reason names the filter."""
+"""Trials of filters. The verdict is that of deliveries; the reason names the filter."""
 
 from collections.abc import Mapping, Sequence
 

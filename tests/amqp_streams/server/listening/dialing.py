@@ -1,4 +1,4 @@
-"""WebSocket clients and the node's door for them."""
+"""WebSocket clients and the node's listener for them."""
 
 from collections.abc import Awaitable, Callable
 

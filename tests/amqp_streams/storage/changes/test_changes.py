@@ -1,4 +1,4 @@
-"""Changes in flight: their order, those that nobody waits for any more, and calls that cannot wait."""
+"""Changes in flight: their order, those whose client has left, and calls that cannot wait."""
 
 import threading
 from itertools import permutations

@@ -30,7 +30,7 @@ from tests.amqp_streams.storage.held import open_held
 # -- appends and commits during a deletion
 
 
-def test_nothing_is_accepted_for_a_log_from_the_begin_of_its_deletion() -> None:
+def test_nothing_is_accepted_for_a_log_after_its_deletion_has_begun() -> None:
     hand, partition = opened()
     end = partition.end
     partition.append([b"in the commit in flight"], b"\0", NOW)
