@@ -115,7 +115,7 @@ class ConsoleSettings(consoles.ConsoleSettings):
     )
 
     @model_validator(mode="after")
-    def _is_a_gateway(self) -> Self:
+    def _has_http_url(self) -> Self:
         if self.url is not None and not _URL.fullmatch(self.url):
             message = f"url: {self.url!r} is not an http:// or https:// URL"
             raise ValueError(message)

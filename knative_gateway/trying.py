@@ -193,24 +193,25 @@ def _tried(wanted: Wanted, arrived: Sequence[Arrival]) -> list[Mapping[str, obje
         return [_row({}, wanted.event, trial)]
     rows: list[Mapping[str, object]] = []
     for each in arrived:
-        place = {**each.where, "at_ms": each.timestamp_ms}
+        stored = {**each.where, "at_ms": each.timestamp_ms}
         if each.attributes is None:
-            rows.append({**place, "attributes": {}, "matches": False, "reason": each.problem[:_TEXT_MAX]})
+            rows.append({**stored, "attributes": {}, "matches": False, "reason": each.problem[:_TEXT_MAX]})
         else:
-            rows.append(_row(place, each.attributes, trial))
+            rows.append(_row(stored, each.attributes, trial))
     return rows
 
 
-def _row(place: Mapping[str, object], attributes: Mapping[str, Value], trial: Trial) -> Mapping[str, object]:
+def _row(stored: Mapping[str, object], attributes: Mapping[str, Value], trial: Trial) -> Mapping[str, object]:
+    """Return an entry of the answer. `stored`: where and when the event was stored, empty if it was given."""
     shown = {
         name[:_TEXT_MAX]: text_of(value)[:_TEXT_MAX]
         for name, value in list(attributes.items())[:_ATTRIBUTES_MAX]
     }
     if trial.spent > STEPS_MAX:
         reason = "not evaluated: the filters need too many steps for the events before it"
-        return {**place, "attributes": shown, "matches": None, "reason": reason}
+        return {**stored, "attributes": shown, "matches": None, "reason": reason}
     verdict = trial.verdict(attributes)
-    return {**place, "attributes": shown, "matches": verdict.matches, "reason": verdict.reason}
+    return {**stored, "attributes": shown, "matches": verdict.matches, "reason": verdict.reason}
 
 
 def _words(problem: Problem) -> str:

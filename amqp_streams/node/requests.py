@@ -248,7 +248,7 @@ class LogRequests:
         return Answer(management.OK, "updated", (yield from self._described(updated)))
 
     def _update(self, request: Request, name: str) -> Answering[StoredLog]:
-        # The settings of this moment: another request may just have changed others of them.
+        # Read again: an earlier request may have changed other settings since this request was checked.
         log = self._found(name)
         settings = management.requested_settings(request, log.settings)
         # Events with a key would change their partition: see `routing.py`.

@@ -258,7 +258,7 @@ class Dispatcher:
         for partition, gone in before_first(extents).items():
             reached = stored.get(partition, positions.BEGINNING)
             if partition in own:
-                # It is stored a moment later.
+                # The stored position is older: it is written a moment later.
                 reached = own[partition].cursor.reached
             end = positions.stored(extents.last.get(partition))
             found[partition] = positions.behind(reached, reached, gone=gone, end=end)

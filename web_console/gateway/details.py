@@ -41,12 +41,13 @@ class Condition:
 class Failure:
     """A failed attempt, or the end of a delivery that failed.
 
-    `choice`: the name of the field that selects the event for a redrive; empty: it cannot be selected.
+    `position`: `PARTITION:OFFSET`. `choice`: the name of the field that selects the event for a redrive;
+    empty: it cannot be selected.
     """
 
     at_ms: int | None
     event: str
-    place: str
+    position: str
     attempt: int | None
     code: int | None
     reason: str

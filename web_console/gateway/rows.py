@@ -23,7 +23,7 @@ PLURALS: Final = {
     "trigger": "apis/eventing.knative.dev/v1/{}triggers",
     "subscription": "apis/messaging.knative.dev/v1/{}subscriptions",
 }
-"""The path of a kind; the place is for the namespace."""
+"""The path of a kind; `{}` is for the namespace."""
 TITLES: Final = {
     "broker": "Broker",
     "channel": "Channel",

@@ -23,9 +23,9 @@ _AT: Final = re.compile(r"at character (\d{1,6})$")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An event with its result. `matches` None: it was not evaluated. `place`: partition and offset."""
+    """An event with its result. `matches` None: it was not evaluated. `position`: `PARTITION:OFFSET`."""
 
-    place: str
+    position: str
     at_ms: int | None
     type: str
     source: str

@@ -85,7 +85,7 @@ def test_rows_are_the_newest_first_and_bounded() -> None:
     ]
     rows = rows_of({"events": events})
     assert len(rows) == EVENTS_MAX
-    assert (rows[0].place, rows[0].type, rows[0].source, rows[0].id) == ("0:99", "t", "/s", "1")
+    assert (rows[0].position, rows[0].type, rows[0].source, rows[0].id) == ("0:99", "t", "/s", "1")
     assert len(rows[0].attributes) == ATTRIBUTES_MAX
 
 
