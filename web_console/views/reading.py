@@ -40,15 +40,15 @@ class SlowError(Exception):
 class Chosen(NamedTuple):
     """The page of events that a person chose.
 
-    `parts`: the partitions. `where`, `starts`: where the page begins, see `slices`. `count`: the most events
-    of the page. `sql`: a filter; empty: all events.
+    `parts`: the partitions. `where`, `starts`: where the page begins, see `slices`. `sql`: a filter; empty:
+    all events.
     """
 
     log: str
     parts: Sequence[PartitionExtent]
     where: From
     starts: Mapping[str, int]
-    count: int
+    events_max: int
     sql: str
 
 
@@ -156,7 +156,7 @@ async def _reader(
 
 
 async def _read(client: Client, chosen: Chosen, wanted: Slice, *, last: bool) -> Read:
-    count = chosen.count
+    count = chosen.events_max
     rows: deque[Row] = deque(maxlen=count)
     if wanted.start >= wanted.end:
         return Read(wanted, rows, wanted.start if last else wanted.end)

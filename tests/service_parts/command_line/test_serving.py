@@ -89,7 +89,7 @@ def test_a_service_with_a_console_has_flags_for_all_its_settings() -> None:
         assert given == ConsoleSettings.model_fields.keys()
 
     assert CliRunner().invoke(with_console, ["--console-hosts", "a", "--console-hosts", "b"]).exit_code == 0
-    assert "to the kettle, if only with TLS.  [SAMPLE_CONSOLE_URL]" in " ".join(
+    assert "to the kettle, if only with TLS. [SAMPLE_CONSOLE_URL]" in " ".join(
         CliRunner().invoke(with_console, ["--help"]).stdout.split()
     )
 
