@@ -63,6 +63,7 @@ _NAMES_THE_WORDS = {
     "docs/glossary.md",  # lists the words
     "docs/index.md",  # has the titles of decision records, which are not changed later
 }
+_PAGES = {"CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs"}
 _AVOIDED = re.compile(
     r"\b(?:whoever|whomever|somebody|nobody|anybody|strangers?|errands?|couriers?|mend(?:s|ed|ing)?|crowds?"
     r"|for ever|goes on|gone on|made anew|tried again|passed over|under way|on its way|found out|beside"
@@ -294,7 +295,7 @@ def test_test_names_are_sentences() -> None:
 
 
 def test_texts_use_the_words_of_the_glossary() -> None:
-    """Docstrings, comments and messages of production code, the README and the pages.
+    """Docstrings, comments and messages of production code, and the pages.
 
     The patterns are those words of docs/glossary.md, "Words that are not used", that are wrong in every
     context. Decision records are history, and the glossary lists the words itself.
@@ -303,7 +304,7 @@ def test_texts_use_the_words_of_the_glossary() -> None:
     texts += [
         (path, line, words)
         for path in tracked(".md")
-        if path.parts[0] in {"README.md", "docs"} and "decisions" not in path.parts
+        if path.parts[0] in _PAGES and "decisions" not in path.parts
         for line, words in enumerate(text(path).splitlines(), 1)
     ]
     assert len(texts) > 1000
