@@ -57,6 +57,8 @@ def test_a_filter_is_tried_with_stored_events(visitor: Page, console: ConsolePro
     assert all('"celsius": 26' in text for text in matching.locator("td.body").all_inner_texts())
     expect(visitor.get_by_role("cell", name="false", exact=True).first).to_be_visible()
     expect(visitor).to_have_url(re.compile("/try\\?.*where=celsius"))
+    # The node has checked the new filter as well: the former error is gone.
+    expect(visitor.locator("#checked")).to_have_text("The filter is valid.")
     shoot(visitor, "try")
 
 
