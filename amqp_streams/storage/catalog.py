@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 from pydantic import ValidationError
 
@@ -22,6 +21,7 @@ from amqp_streams.storage.disk.files import Files, read_file, replace_file
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import record
+from amqp_streams.storage.formats.checksum import crc32
 
 FORMAT: Final = 1
 FORMAT_NUMBERED: Final = 2

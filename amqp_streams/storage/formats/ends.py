@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
-from zlib import crc32
+
+from amqp_streams.storage.formats.checksum import crc32
 
 MAGIC: Final = b"AEE1"
 COPY_BYTES: Final = 16 << 10

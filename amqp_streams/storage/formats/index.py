@@ -28,9 +28,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from amqp_streams.storage.formats import producers
+from amqp_streams.storage.formats.checksum import crc32
 
 MAGIC: Final = b"AEI1"
 MAGIC_NUMBERED: Final = b"AEI2"

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from amqp_streams.storage.formats import record
+from amqp_streams.storage.formats.checksum import crc32
 
 MAGIC: Final = b"AEJ1"
 ALIGN: Final = 4096

@@ -38,9 +38,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from amqp_streams.storage.formats import producers
+from amqp_streams.storage.formats.checksum import crc32
 from amqp_streams.storage.formats.chunks import count_within, formats_at, part
 from amqp_streams.storage.ports import Chunk, Formats
 from amqp_streams.wire.batched.arrays import cut_equal

@@ -33,8 +33,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
+from amqp_streams.storage.formats.checksum import crc32
 from amqp_streams.storage.ports import STATE_KEY_BYTES_MAX, STATE_KEYS_MAX, STATE_VALUE_BYTES_MAX
 
 FILE_MAGIC: Final = b"AES1"
