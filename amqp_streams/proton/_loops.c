@@ -434,10 +434,11 @@ static bool is_plain_transfer(const unsigned char *at, const unsigned char *end)
     return *at == 0x43 || *at == 0x40;
 }
 
-/* `are_plain(block, begin, end) -> bool`: whether no frame from `begin` on needs a look at its fields. That is
+/* `plainness(block, begin, end) -> int`: not 0 if no frame from `begin` on needs a look at its fields. That is
    so for empty frames, flows, dispositions, and transfers in the usual encoding whose message-format is 0. The
-   first frame begins at `begin`; behind `end` there is at most an incomplete frame, which is not an attach. */
-static PyObject *are_plain(PyObject *module, PyObject *args)
+   first frame begins at `begin`; behind `end` there is at most an incomplete frame, which is not an attach.
+   2 if in addition all complete frames are transfers. */
+static PyObject *plainness(PyObject *module, PyObject *args)
 {
     enum { HEAD = 8, CODE_END = 11 };
     Py_buffer block;
@@ -445,7 +446,7 @@ static PyObject *are_plain(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*nn", &block, &at, &end))
         return NULL;
     const unsigned char *bytes = block.buf;
-    bool plain = at >= 0 && at <= end && end <= block.len;
+    bool plain = at >= 0 && at <= end && end <= block.len, transfers = true;
     while (plain && block.len - at > CODE_END) {
         const unsigned char *frame = bytes + at;
         Py_ssize_t size = (Py_ssize_t)number_at(frame);
@@ -453,17 +454,20 @@ static PyObject *are_plain(PyObject *module, PyObject *args)
         /* An AMQP frame without an extended header; the descriptor of the performative is a smallulong. */
         if (frame[4] != 2 || frame[5] != 0 || size < HEAD || (whole ? size > end - at : size <= block.len - at))
             plain = false;
-        else if (size > HEAD) {
+        else if (size == HEAD)
+            transfers = false;
+        else {
             int code = size > CODE_END && frame[8] == 0 && frame[9] == 0x53 ? frame[10] : 0;
             plain = code == 0x13 || code == 0x15
                     || (code == 0x14 && (!whole || is_plain_transfer(frame + CODE_END, frame + size)));
+            transfers = transfers && (!whole || code == 0x14);
         }
         if (!whole)
             break;
         at += size;
     }
     PyBuffer_Release(&block);
-    return PyBool_FromLong(plain && at >= end);
+    return PyLong_FromLong(plain && at >= end ? 1 + transfers : 0);
 }
 
 static PyMethodDef functions[] = {
@@ -472,7 +476,7 @@ static PyMethodDef functions[] = {
     {"give", give, METH_VARARGS, "Set the outcome of deliveries, and settle them."},
     {"send_records", send_records, METH_VARARGS, "Send consecutive records."},
     {"take_output", take_output, METH_VARARGS, "Remove the first bytes of the engine's output."},
-    {"are_plain", are_plain, METH_VARARGS, "Whether no frame needs a look at its fields."},
+    {"plainness", plainness, METH_VARARGS, "Whether no frame needs a look at its fields, and whether all are transfers."},
     {"pass_deliveries", pass_deliveries, METH_O, "Remove delivery events."},
     {"settle_accepted", settle_accepted, METH_O, "Settle accepted deliveries, and remove their events."},
     {NULL, NULL, 0, NULL},

@@ -6,9 +6,9 @@ from cproton_ffi import lib
 
 from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer
-from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES, ArePlain
+from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES, Plainness
 
-are_plain: Final[ArePlain | None] = None if compiled.loops is None else compiled.loops.are_plain
+plainness: Final[Plainness | None] = None if compiled.loops is None else compiled.loops.plainness
 """For `FormatFinder`. Without the compiled loops, its regular expression searches each block."""
 
 

@@ -16,7 +16,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.proton import sessions
 from amqp_streams.proton.engine import Engine
-from amqp_streams.proton.incoming import are_plain
+from amqp_streams.proton.incoming import plainness
 from amqp_streams.server.dispatch import TURN_S, Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.security import SecurityLayer
@@ -74,7 +74,7 @@ class AmqpConnection:
         self._engine: Engine | None = None
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
-        self.formats = FormatFinder(are_plain)
+        self.formats = FormatFinder(plainness)
         self.nuls = NulFinder()
         self._other_frames = 0
         self._pieces = Pieces()

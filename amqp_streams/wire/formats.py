@@ -21,10 +21,12 @@ from amqp_streams.wire.types import UInt, Value
 UNKNOWN: Final = -1
 PROTOCOL_HEADER_BYTES: Final = 8
 """The bytes before the first frame of a connection."""
-ArePlain = Callable[[memoryview | bytes, int, int], bool]
-"""Whether no frame of a block needs a look at its fields: see `FormatFinder.plain`. The first frame begins
-at the first number; an incomplete frame begins at the second one.
+Plainness = Callable[[memoryview | bytes, int, int], int]
+"""Not 0 if no frame of a block needs a look at its fields: see `FormatFinder.plain`. `ONLY_TRANSFERS` if in
+addition all its complete frames are transfers. The first frame begins at the first number; an incomplete
+frame begins at the second one.
 """
+ONLY_TRANSFERS: Final = 2
 Endpoint = tuple[int, int]
 """The peer's channel and handle of a link."""
 
@@ -79,12 +81,11 @@ class FormatFinder:
     `waiting`: for each link, the formats that `take` has not returned yet, by delivery tag. The key None is
     for a delivery whose tag was not read. `plain`: it is certain that no frame that begins in the last block
     is an attach, unless it begins less than 12 bytes before the end. `transfers`: it is certain that all
-    frames that end in the last block are transfers. `are_plain` is a faster search than the regular
+    frames that end in the last block are transfers. `plainness` is a faster search than the regular
     expression.
     """
 
     __slots__ = (
-        "_are_plain",
         "_attached",
         "_begin",
         "_block",
@@ -93,13 +94,14 @@ class FormatFinder:
         "_front",
         "_joined",
         "_left",
+        "_plainness",
         "plain",
         "transfers",
         "waiting",
     )
 
-    def __init__(self, are_plain: ArePlain | None = None) -> None:
-        self._are_plain: Final = are_plain
+    def __init__(self, plainness: Plainness | None = None) -> None:
+        self._plainness: Final = plainness
         self.plain = False
         self.transfers = False
         self._left = -PROTOCOL_HEADER_BYTES
@@ -143,8 +145,11 @@ class FormatFinder:
             self._begin = int.from_bytes(self._joined[:4]) - before
         else:
             self._begin = -before
-        self.plain = self._are_plain is not None and self._are_plain(block, self._begin, end)
-        self.transfers = False
+        plainness = 0 if self._plainness is None else self._plainness(block, self._begin, end)
+        self.plain = plainness > 0
+        self.transfers = plainness == ONLY_TRANSFERS and (
+            not self._joined or _opened(self._joined)[1].startswith(_TRANSFER)
+        )
         walked = None if self.plain else self._few_frames()
         if walked is not None:
             transfers = [each for each in walked if each[1].startswith(_TRANSFER)]

@@ -24,4 +24,4 @@ def use_loops(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, f"{name}_{kind}"))
     for user in (connection, protocol):
-        monkeypatch.setattr(user, "are_plain", incoming.are_plain if kind == "compiled" else None)
+        monkeypatch.setattr(user, "plainness", incoming.plainness if kind == "compiled" else None)

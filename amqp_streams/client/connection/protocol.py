@@ -39,7 +39,7 @@ from amqp_streams.proton import events, links, sessions, termini
 from amqp_streams.proton.conditions import read_condition
 from amqp_streams.proton.engine import Engine, require_engine
 from amqp_streams.proton.faults import watch_faults
-from amqp_streams.proton.incoming import are_plain
+from amqp_streams.proton.incoming import plainness
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.proton.values import read_symbols, text
 from amqp_streams.wire.formats import FormatFinder
@@ -75,7 +75,7 @@ class ConnectionProtocol:
         self._closed = False
         self._opened = False
         self._announced: Opened | None = None
-        self._formats: Final = FormatFinder(are_plain)
+        self._formats: Final = FormatFinder(plainness)
         self._dispatch: Final = {
             events.CONNECTION_OPEN: self._remote_open,
             events.CONNECTION_CLOSE: self._remote_close,

@@ -6,7 +6,7 @@ from array import array
 from typing import Final
 
 from amqp_streams.errors import WireError
-from amqp_streams.proton.incoming import are_plain
+from amqp_streams.proton.incoming import plainness
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of
 from amqp_streams.wire.batched import sends
 from amqp_streams.wire.batched.sends import read_sent_batch, write_sent_batch
@@ -147,7 +147,7 @@ def _transfers(draw: Draw) -> str:
     for each in frames:
         ends.append(ends[-1] + len(each))
     # The compiled search of blocks, if it is installed, or the regular expression alone.
-    finder, at = FormatFinder(are_plain if draw.chance(2) else None), 0
+    finder, at = FormatFinder(plainness if draw.chance(2) else None), 0
     longest = draw.pick((90, 900))
     while at < len(block):
         size = 1 + draw.below(longest)

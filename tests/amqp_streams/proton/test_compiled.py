@@ -195,28 +195,41 @@ def test_the_compiled_search_finds_the_formats_and_names_that_the_expressions_fi
     for frame in sent:
         ends.append(ends[-1] + len(frame))
     found = []
-    for are_plain, walked in product((None, compiled.loops.are_plain), (0, 5, 32)):
-        formats, names_found, at = FormatFinder(are_plain), NulFinder(), 0
+    for plainness, walked in product((None, compiled.loops.plainness), (0, 5, 32)):
+        formats, names_found, at = FormatFinder(plainness), NulFinder(), 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(wire_formats, "_WALKED_MAX", walked)
             for size in [*sizes, len(stream)]:
                 block = stream[at : at + size]
-                at += len(block)
+                before, at = at, at + len(block)
                 whole = max(end for end in ends if end <= at)
                 if block:
                     formats.feed(block, at - 8 if at < 8 else at - whole)
+                    ended = [frame for frame, end in zip(sent, ends[2:], strict=True) if before < end <= at]
+                    assert not formats.transfers or all(frame[8:11] == b"\x00\x53\x14" for frame in ended)
                     names_found.feed(block, opened=True, plain=formats.plain)
         found.append((formats.waiting, names_found.names))
     assert found == found[:1] * len(found)
 
 
+def test_a_block_of_plain_transfers_is_not_searched_for_flows() -> None:
+    """Also if it begins and ends in the middle of a transfer."""
+    plain, flow = transfer(b"tag", 0, b"x" * 50), frame_of("flow", handle=UInt(0), link_credit=UInt(1))
+    for frames_sent, only in (([plain] * 40, True), ([plain] * 20 + [flow] + [plain] * 19, False)):
+        stream, finder = b"".join(frames_sent), FormatFinder(compiled.loops.plainness)
+        finder.feed(b"AMQP\0\1\0\0", 0)
+        finder.feed(stream[:20], 20)
+        finder.feed(stream[20:-5], len(frames_sent[-1]) - 5)
+        assert (finder.plain, finder.transfers) == (True, only)
+
+
 @given(st.binary(max_size=80), st.integers(-3, 90), st.integers(-3, 90))
 def test_the_search_stays_within_any_block(block: bytes, begin: int, end: int) -> None:
     """With the address sanitizer, a read outside of the block ends the process."""
-    plain: Callable[[memoryview, int, int], bool] = compiled.loops.are_plain
+    plainness: Callable[[memoryview, int, int], int] = compiled.loops.plainness
     framed = (len(block) + 8).to_bytes(4) + b"\x02\x00\x00\x00\x00\x53\x14\xc0" + block
     for searched in (block, framed):
-        assert plain(memoryview(bytearray(searched)), begin, end) in (True, False)
+        assert plainness(memoryview(bytearray(searched)), begin, end) in (0, 1, 2)
 
 
 @pytest.fixture(autouse=True)
