@@ -470,6 +470,45 @@ static PyObject *plainness(PyObject *module, PyObject *args)
     return PyLong_FromLong(plain && at >= end ? 1 + transfers : 0);
 }
 
+/* `join_sections(head, buffer, at, sizes) -> bytes`: `head`, then a data section for each message. The messages
+   follow each other in `buffer` from byte `at` on; `sizes` is an array of unsigned int. */
+static PyObject *join_sections(PyObject *module, PyObject *args)
+{
+    enum { SECTION = 8 };
+    static const char constructor[4] = {0x00, 0x53, 0x75, (char)0xB0};
+    Py_buffer head, buffer, sizes;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "y*y*ny*", &head, &buffer, &at, &sizes))
+        return NULL;
+    const unsigned int *size = sizes.buf;
+    size_t count = (size_t)sizes.len / sizeof *size;
+    uint64_t bytes = 0;
+    for (size_t index = 0; index < count; index++)
+        bytes += size[index];
+    PyObject *joined = NULL;
+    if (at < 0 || at > buffer.len || bytes > (uint64_t)(buffer.len - at))
+        PyErr_SetString(PyExc_ValueError, "the messages are longer than the buffer");
+    else if ((joined = PyBytes_FromStringAndSize(NULL, head.len + (Py_ssize_t)(bytes + SECTION * count)))) {
+        char *out = PyBytes_AsString(joined);
+        const char *message = (const char *)buffer.buf + at;
+        memcpy(out, head.buf, (size_t)head.len);
+        out += head.len;
+        for (size_t index = 0; index < count; index++) {
+            unsigned int length = size[index];
+            memcpy(out, constructor, sizeof constructor);
+            for (int byte = 0; byte < 4; byte++)
+                out[4 + byte] = (char)(length >> (24 - 8 * byte));
+            memcpy(out + SECTION, message, length);
+            out += SECTION + length;
+            message += length;
+        }
+    }
+    PyBuffer_Release(&head);
+    PyBuffer_Release(&buffer);
+    PyBuffer_Release(&sizes);
+    return joined;
+}
+
 static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, "Pass the addresses of the engine's functions."},
     {"receive", receive, METH_VARARGS, "Take whole messages from a link."},
@@ -477,6 +516,7 @@ static PyMethodDef functions[] = {
     {"send_records", send_records, METH_VARARGS, "Send consecutive records."},
     {"take_output", take_output, METH_VARARGS, "Remove the first bytes of the engine's output."},
     {"plainness", plainness, METH_VARARGS, "Whether no frame needs a look at its fields, and whether all are transfers."},
+    {"join_sections", join_sections, METH_VARARGS, "Join messages of a buffer as data sections."},
     {"pass_deliveries", pass_deliveries, METH_O, "Remove delivery events."},
     {"settle_accepted", settle_accepted, METH_O, "Settle accepted deliveries, and remove their events."},
     {NULL, NULL, 0, NULL},

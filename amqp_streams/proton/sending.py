@@ -18,12 +18,15 @@ from cproton_ffi import lib
 from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer, scratch
 from amqp_streams.wire.annotations import AnnotationWriter, assemble
+from amqp_streams.wire.batched.arrays import JoinSections
 from amqp_streams.wire.offsets import OFFSET_MAX
 from amqp_streams.wire.outgoing_formats import TAG_BYTES
 
 RECORD_TAG: Final = struct.Struct(">HHQ")
 """Attempt, partition, record number."""
 _FORMAT: Final = struct.Struct(">I")
+join_sections: Final[JoinSections | None] = None if compiled.loops is None else compiled.loops.join_sections
+"""For `write_batch`. Without the compiled loops, it makes an object for each message."""
 _NUMBER_AND_FORMAT: Final = struct.Struct(">IQI")
 _RECORD_HEAD: Final = struct.Struct(">HH")
 _NUMBER: Final = struct.Struct(">Q")

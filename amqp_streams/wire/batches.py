@@ -31,6 +31,7 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import (
+    JoinSections,
     Sections,
     join_sections,
     numbers_of,
@@ -109,10 +110,12 @@ def write_batch(
     next_offset: int,
     extra: Mapping[str, object] | None = None,
     formats: Mapping[int, int] | None = None,
+    join: JoinSections | None = None,
 ) -> bytes:
     """Encode a batch as an AMQP message.
 
     `extra`: further delivery annotations; values that are None are left out. `formats`: as in `Batch`.
+    `join`: see `join_sections`.
     """
     count = len(messages)
     assert len(offsets) == len(timestamps_ms) == count, "each message has an offset and a timestamp"
@@ -141,7 +144,7 @@ def write_batch(
         pairs += [_FORMATS, write_array(0x70, array("I", chain.from_iterable(formats.items())))]
     content = b"".join(pairs)
     head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
-    return join_sections(head, sizes, messages) if count else head + NULL_VALUE
+    return join_sections(head, sizes, messages, join) if count else head + NULL_VALUE
 
 
 def read_batch(message: bytes, bytes_max: int | None = None) -> Batch:

@@ -8,6 +8,7 @@ store returned.
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
@@ -22,6 +23,7 @@ from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.batching import BYTES_MIN
 from amqp_streams.streams.consuming.reader import LATER, Passed, Picked, Room
 from amqp_streams.wire.batched.compression import compressed
+from amqp_streams.wire.batched.packed import join_messages
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, write_batch
 from amqp_streams.wire.types import Array, Symbol
 
@@ -51,19 +53,23 @@ class _Draft:
     after: int
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     timestamps: "array[int]" = field(default_factory=lambda: array("q"))
-    messages: list[bytes] = field(default_factory=list)
+    parts: list[Sequence[bytes]] = field(default_factory=list)
+    """The messages, as they were read."""
     formats: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
     skipped: int = 0
 
+    def __len__(self) -> int:
+        return len(self.offsets)
+
     def add(self, picked: Picked) -> None:
-        self.offsets.extend(picked.offsets)
-        self.timestamps.extend(picked.timestamps)
         if picked.formats is not None:
             self.formats |= {
-                index: number for index, number in enumerate(picked.formats, len(self.messages)) if number
+                index: number for index, number in enumerate(picked.formats, len(self)) if number
             }
-        self.messages += picked.messages
+        self.offsets.extend(picked.offsets)
+        self.timestamps.extend(picked.timestamps)
+        self.parts.append(picked.messages)
         self.bytes += picked.bytes
         self.skipped += picked.skipped
         self.after = picked.after
@@ -75,7 +81,7 @@ class _Draft:
             after=self.offsets[index],
             offsets=self.offsets[:index],
             timestamps=self.timestamps[:index],
-            messages=self.messages[:index],
+            parts=[join_messages(self.parts)[:index]],
             formats={},
         )
 
@@ -122,7 +128,7 @@ class BatchedLink(ConsumerLink):
             # interrupted.
             draft, cost, waits = self._fill(room, budget, until)
             budget = 0 if perf_counter() > until else budget - cost
-            if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
+            if draft is not None and (len(draft) or self._passed >= PROGRESS_EVENTS):
                 self._deliver(draft)
             elif not cost:
                 # `_read_answered` continues: until then it is not known whether there is more to send.
@@ -163,7 +169,7 @@ class BatchedLink(ConsumerLink):
         )
         events, cost, waits = self.batching.events, 0, False
         while events > 0 and cost < budget:
-            filled = draft is not None and bool(draft.messages)
+            filled = draft is not None and len(draft) > 0
             try:
                 picked = node.next_batch(
                     self.grant,
@@ -195,7 +201,7 @@ class BatchedLink(ConsumerLink):
             if not single or (picked.weighed and perf_counter() > until):
                 break
         # All records were skipped by the filters: report how far the reader is, not where it began.
-        if single and draft is not None and not draft.messages:
+        if single and draft is not None and not len(draft):
             draft.after = self.grant.reader.position(draft.partition)
         return draft, cost, waits
 
@@ -231,10 +237,11 @@ class BatchedLink(ConsumerLink):
             str(draft.partition),
             draft.offsets,
             draft.timestamps,
-            draft.messages,
+            join_messages(draft.parts),
             next_offset=draft.after,
             extra=extra,
             formats=draft.formats,
+            join=sending.join_sections,
         )
         number = draft.offsets[0] if draft.offsets else draft.after
         if self.size_max and len(message) > self.size_max:
@@ -248,7 +255,7 @@ class BatchedLink(ConsumerLink):
             settled=self.presettled,
         )
         self._passed = 0
-        self._count(len(draft.messages), len(message), deliveries=1)
+        self._count(len(draft), len(message), deliveries=1)
 
     def _returned(self, returned: records.Returned) -> bool:  # noqa: ARG002  every outcome settles the batch, see the laws above
         return False

@@ -3,10 +3,11 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Final
 
 from amqp_streams.storage.ports import Chunk, Formats, Mark
+from amqp_streams.wire.batched.packed import Packed, join_messages
 
 _STEP: Final = 64
 
@@ -49,6 +50,8 @@ def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> i
 
     Examines at most about twice as many messages as it counts: a run may be read in many small pieces.
     """
+    if isinstance(messages, Packed):
+        return max(1, messages[first:].within(bytes_max))
     total, count, step = 0, 0, _STEP
     while first + count < len(messages):
         ends = list(accumulate(map(len, messages[first + count : first + count + step]), initial=total))
@@ -67,7 +70,7 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
         timestamps.extend(chunk.timestamps)
     headers = b"".join([chunk.header_sizes for chunk in chunks])
     marks = [mark for chunk in chunks for mark in chunk.marks]
-    messages = list(chain.from_iterable([chunk.messages for chunk in chunks]))
+    messages = join_messages([chunk.messages for chunk in chunks])
     return Chunk(
         chunks[0].base,
         timestamps,

@@ -34,7 +34,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from struct import Struct
 from typing import Final
@@ -43,7 +43,7 @@ from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.checksum import crc32
 from amqp_streams.storage.formats.chunks import count_within, formats_at, part
 from amqp_streams.storage.ports import Chunk, Formats
-from amqp_streams.wire.batched.arrays import cut_equal
+from amqp_streams.wire.batched.packed import pack
 
 MAGIC: Final = b"AEB1"
 HEAD_BYTES: Final = 40
@@ -237,40 +237,27 @@ class Batch:
     buffer: bytes
     timestamps: "array[int]"
     header_sizes: bytes
-    body_at: int
-    one_length: int | None
-    ends: list[int] = field(default_factory=list)
+    ends: range | list[int]
+    """As in `Packed`."""
     formats: Formats = None
 
     def cut(self, at: int, bytes_max: int) -> Chunk:
         """Record from number `at` on: at least one, at most about `bytes_max` bytes."""
         first, count = at - self.head.base, self.head.count
         assert 0 <= first < count, "the wanted record is in the batch"
-        if self.one_length is not None:
-            last = min(count, first + max(1, bytes_max // max(1, self.one_length)))
-            messages = self._equal_messages(first, last)
-        else:
-            ends = self.ends
-            last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
-            # Hot path of every read: `map` and `slice` loop in C.
-            messages = list(
-                map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1]))
-            )
-        formats = formats_at(self.formats, slice(first, last))
+        ends = self.ends
+        last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
         return Chunk(
-            at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats
+            at,
+            self.timestamps[first:last],
+            self.header_sizes[first:last],
+            pack(self.buffer, ends[first : last + 1]),
+            formats=formats_at(self.formats, slice(first, last)),
         )
 
     def all(self) -> Chunk:
         """Every record."""
         return self.cut(self.head.base, self.head.length)
-
-    def _equal_messages(self, first: int, last: int) -> list[bytes]:
-        size = self.one_length or 0
-        if size == 0:  # `cut_equal` refuses a size of 0
-            return [b""] * (last - first)
-        view = memoryview(self.buffer)[self.body_at + first * size : self.body_at + last * size]
-        return cut_equal(view, size)
 
 
 def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
@@ -293,11 +280,13 @@ def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
     at += 0 if head.flags & _NO_HEADERS else count
     formats = _array(buffer, at, count) if head.flags & _FORMATS else None
     at += (4 * count if head.flags & _FORMATS else 0) + head.producers_bytes
-    ends = [] if one_length is not None else list(accumulate(lengths, initial=at))
-    assert (at + one_length * count if one_length is not None else ends[-1]) == position + head.length, (
-        "the CRC matched, so the lengths add up"
+    ends: range | list[int] = (
+        range(at, at + count * one_length + 1, one_length)
+        if one_length
+        else list(accumulate(lengths if one_length is None else [0] * count, initial=at))
     )
-    return Batch(head, buffer, stamps, headers, at, one_length, ends, formats)
+    assert ends[-1] == position + head.length, "the CRC matched, so the lengths add up"
+    return Batch(head, buffer, stamps, headers, ends, formats)
 
 
 def _tables_bytes(flags: int, count: int) -> int:

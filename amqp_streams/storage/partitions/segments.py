@@ -22,6 +22,7 @@ from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.reading import Reading, Stretch
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, must_roll, notice
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
+from amqp_streams.wire.batched.packed import total_bytes
 
 _CHUNK_PARTS_MAX: Final = 64
 
@@ -361,7 +362,7 @@ class Segments:
 
     def _more(self, chunk: Chunk, batches: Sequence[record.Batch], index: int, bytes_max: int) -> Chunk:
         """Append the next batches up to `bytes_max`: slowly filled partitions have many small ones."""
-        room = bytes_max - sum(map(len, chunk.messages))
+        room = bytes_max - total_bytes(chunk.messages)
         parts, end = [chunk], chunk.base + len(chunk)
         for batch in batches[index : index + _CHUNK_PARTS_MAX]:
             room -= batch.head.body_bytes

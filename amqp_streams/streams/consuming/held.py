@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.wire.batched.packed import total_bytes
 
 BYTES_MAX: Final = 64 << 20
 """Of all readers together: as much as may wait for the disk."""
@@ -37,7 +38,7 @@ class Held:
         The chunks that were read longest ago are dropped for it.
         """
         self.release(holder)
-        size = _CHUNK_BYTES + _RECORD_BYTES * len(chunk) + sum(map(len, chunk.messages))
+        size = _CHUNK_BYTES + _RECORD_BYTES * len(chunk) + total_bytes(chunk.messages)
         self._holders[holder] = size
         self.bytes += size
         # Each `forget` calls `release`, which removes the entry.

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, islice, takewhile
 from typing import Final
 
@@ -19,6 +19,7 @@ from amqp_streams.filters import Compiled
 from amqp_streams.storage.formats.chunks import formats_at, part
 from amqp_streams.storage.ports import LATER, Chunk, Formats, Later, Partition, ReadRequest
 from amqp_streams.streams.consuming.held import Held
+from amqp_streams.wire.batched.packed import Packed
 
 READ_BYTES: Final = 128 << 10
 """Size of a read: large enough to make reading cheap, small enough for thousands of readers."""
@@ -101,6 +102,9 @@ class Room:
         `formats`: those of their run.
         """
         overhead = self.overhead + (0 if formats is None else self.formatted)
+        if isinstance(messages, Packed):
+            count = max(messages.within(self.size, overhead), int(self.one))
+            return count, messages[:count].body_bytes + overhead * count
         sizes, count = list(map(len, messages)), len(messages)
         # Hot path: messages of one size need no sum.
         each = sizes[0] + overhead
@@ -173,7 +177,7 @@ class PartitionCursor:
 
         `LATER`: see `Partition.read`.
         """
-        chunk = self._chunk()
+        chunk = self._chunk(listed=True)
         if chunk is None or chunk is LATER:
             return chunk
         start = self.position - chunk.base if chunk.offsets is None else chunk.index(self.position)
@@ -196,11 +200,13 @@ class PartitionCursor:
 
     def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | Later | None:
         """The next records that fit, adjacent or not. Otherwise like `run`."""
-        chunk = self._chunk()
+        filters = self.filters
+        each = filters is not None and (filters.content or (self._unordered and filters.bounds.timed))
+        chunk = self._chunk(listed=each)
         if chunk is None or chunk is LATER:
             return chunk
-        start, filters = chunk.index(self.position), self.filters
-        if filters is None or not (filters.content or (self._unordered and filters.bounds.timed)):
+        start = chunk.index(self.position)
+        if filters is None or not each:
             return self._pick_within(chunk, filters, count_max, room)
         if not self.chosen:
             passed = self._judge(filters, chunk, start, now_ms)
@@ -266,8 +272,11 @@ class PartitionCursor:
             self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats
         )
 
-    def _chunk(self) -> Chunk | Later | None:
-        """The chunk at the position; None if there is nothing to read."""
+    def _chunk(self, *, listed: bool) -> Chunk | Later | None:
+        """The chunk at the position; None if there is nothing to read.
+
+        `listed`: its messages are looked at one by one, so they become a list once.
+        """
         if self.end is not None and self.position >= self.end:
             self.finished = True
         # Records that were chosen earlier must still be taken.
@@ -286,6 +295,8 @@ class PartitionCursor:
                 return found
             chunk = self.chunk = found
             self.held.hold(self, chunk)
+        if listed and isinstance(chunk.messages, Packed):
+            chunk = self.chunk = replace(chunk, messages=list(chunk.messages))
         if chunk.base > self.position:
             self._advance(chunk.base)
         return chunk

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable
-from itertools import product
+from itertools import accumulate, product
 from uuid import UUID
 
 import pytest
@@ -18,6 +18,8 @@ from amqp_streams.proton import compiled, links, outcomes, receiving, sending
 from amqp_streams.proton.engine import Engine
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire import formats as wire_formats
+from amqp_streams.wire.batched.arrays import join_sections
+from amqp_streams.wire.batched.packed import Packed
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
@@ -221,6 +223,28 @@ def test_a_block_of_plain_transfers_is_not_searched_for_flows() -> None:
         finder.feed(stream[:20], 20)
         finder.feed(stream[20:-5], len(frames_sent[-1]) - 5)
         assert (finder.plain, finder.transfers) == (True, only)
+
+
+@given(st.binary(max_size=30), st.lists(st.binary(max_size=9), max_size=20), st.binary(max_size=5))
+def test_sections_of_messages_in_a_buffer_are_those_of_a_list(
+    head: bytes, messages: list[bytes], front: bytes
+) -> None:
+    sizes = array("I", map(len, messages))
+    ends = list(accumulate(sizes, initial=len(front)))
+    packed = Packed(front + b"".join(messages) + b"more", ends)
+    written = join_sections(head, sizes, packed, compiled.loops.join_sections)
+    expected = [b"\x00\x53\x75\xb0" + len(message).to_bytes(4) + message for message in messages]
+    assert written == head + b"".join(expected)
+    if messages:
+        assert join_sections(head, sizes, packed) == join_sections(head, sizes, messages) == written
+
+
+def test_sections_that_the_buffer_does_not_have_raise_an_error() -> None:
+    join = compiled.loops.join_sections
+    for at, sizes in ((0, [5]), (4, [1]), (5, []), (-1, [1]), (0, [2**32 - 1] * 9), (2, [1, 2])):
+        with pytest.raises(ValueError, match="longer than the buffer"):
+            join(b"", b"1234", at, array("I", sizes))
+    assert join(b"", b"1234", 4, array("I")) == b""
 
 
 @given(st.binary(max_size=80), st.integers(-3, 90), st.integers(-3, 90))

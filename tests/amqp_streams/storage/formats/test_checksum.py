@@ -14,4 +14,4 @@ def test_is_the_crc_of_zlib(data, seed):
 
 def test_is_computed_by_isal_where_it_has_a_build():
     # The node is installed with it: a slower checksum must not go unnoticed.
-    assert crc32.__module__ == "isal.isal_zlib" or "isal" in repr(crc32.__self__)
+    assert crc32.__module__ == "isal.isal_zlib"

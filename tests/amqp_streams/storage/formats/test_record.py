@@ -112,11 +112,7 @@ def test_any_part_of_a_batch_can_be_cut_out(chunk: Chunk, data: st.DataObject) -
     size = sum(map(len, part.messages))
     assert len(part) == 1 or size <= bytes_max or not size
     rest = chunk.messages[first + len(part) :]
-    assert (
-        not rest
-        or size + len(rest[0]) > bytes_max
-        or (batch.one_length is not None and len(part) >= max(1, bytes_max))
-    )
+    assert not rest or size + len(rest[0]) > bytes_max
 
 
 def test_a_batch_of_another_partition_is_not_decoded() -> None:

@@ -10,7 +10,6 @@ from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import (
     SECTION_BYTES,
     are_equal,
-    cut_equal,
     heads_match,
     join_sections,
     numbers_of,
@@ -35,12 +34,6 @@ def test_sizes_are_those_of_the_messages(messages: list[bytes]) -> None:
     sizes = sizes_of(messages)
     assert sizes == array("I", map(len, messages))
     assert are_equal(sizes) == (len(set(sizes)) <= 1)
-
-
-@given(st.lists(st.binary(min_size=7, max_size=7), max_size=70), st.sampled_from(["", "2x"]))
-def test_items_of_one_size_are_cut_whatever_their_number(items: list[bytes], front: str) -> None:
-    skipped = b"" if not front else b"--"
-    assert cut_equal(memoryview(b"".join(skipped + item for item in items)), 7, front) == items
 
 
 @given(MESSAGES, st.binary(max_size=20))
