@@ -1,7 +1,7 @@
 """Messages that follow each other in one buffer, as the log stores them. Pure.
 
-Law: a `Packed` equals the list of its messages. It makes an object of a message only when somebody looks at
-that message: whoever passes on thousands of messages does nothing for each of them.
+Law: a `Packed` equals the list of its messages. It makes an object of a message only when that message is
+looked at, so code that passes on thousands of messages does nothing for each of them.
 """
 
 from array import array
