@@ -9,6 +9,7 @@ long as a round trip takes at most half of WINDOW_MS.
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, Protocol
 
 BURST_MS: Final = 1000
@@ -79,9 +80,11 @@ class Bucket:
 @dataclass(slots=True)
 class _Member:
     average: float | None = None
-    """The average size of its messages in bytes. None: it has had no message yet, so the first one is let
-    through alone.
+    """The average size of its messages in bytes, in which a larger message counts at once. None: it has had
+    no message yet, so the first one is let through alone.
     """
+    mean: float = 1.0
+    """The average size of about its last eight messages, in bytes."""
     balance: int = 0
     """The unused bytes of its share while links are waiting. Negative if its last message was larger than its
     share; later shares then pay for it.
@@ -95,6 +98,10 @@ class _Member:
     def fitting(self, size: int) -> int:
         """Return how many of its messages fit into `size` bytes; at least one."""
         return 1 if self.average is None else max(1, int(size / self.average))
+
+    def filling(self, size: int) -> int:
+        """Return how many of its messages have `size` bytes or more; one if their size is not known."""
+        return 1 if self.average is None else ceil(size / self.mean)
 
 
 class Throttle:
@@ -140,13 +147,15 @@ class Throttle:
         """
         member = self._member(link)
         window = self.rate * WINDOW_MS // 1000 // self._sharing(member)
-        allowed = min(most, member.fitting(window))
+        # By the mean, and rounded up: of large and small messages in turn, too few would be in flight if all
+        # of them counted as large ones.
+        allowed = min(most, member.filling(window))
         if held >= allowed:
             return 0
         room = self._room(link, member)
         if room <= 0:
             return 0
-        wanted = min(allowed, member.fitting(room))
+        wanted = min(allowed, member.filling(room))
         # With a turn, a link gets its share at once: it gets more in the next turn. Otherwise credit is
         # granted in halves, because a flow frame per message would double the number of frames.
         return max(0, wanted - held) if member.has_turn or held <= wanted // 2 else 0
@@ -181,6 +190,7 @@ class Throttle:
         if not messages:
             return
         average = max(1.0, size / messages)
+        member.mean = average if member.average is None else (7 * member.mean + average) / 8
         # Larger messages count at once: an average that is too low would allow a burst.
         member.average = (
             average if member.average is None else max(average, (3 * member.average + average) / 4)

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count, cycle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amqp_streams.server.limits.bucket import ACTIVE_MS, BURST_MS, WINDOW_MS, Bucket, Throttle
@@ -205,6 +205,8 @@ def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[in
 
 
 @settings(max_examples=examples(50))
+@example(5000, [0.34, 0.016], 392, 1, 0)
+@example(5000, [0.001, 0.024, 0.001], WINDOW_MS // 2, 1, 0)
 @given(
     st.integers(5000, 10**7),
     st.lists(st.floats(0.001, 2), min_size=1, max_size=4),
