@@ -205,7 +205,7 @@ def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[in
 
 
 @settings(max_examples=examples(50))
-@example(5000, [0.34, 0.016], 392, 1, 0)
+@example(5000, [0.3359375, 0.015625], 392, 1, 0)
 @example(5000, [0.001, 0.024, 0.001], WINDOW_MS // 2, 1, 0)
 @given(
     st.integers(5000, 10**7),
