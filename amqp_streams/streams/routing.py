@@ -31,15 +31,19 @@ SPREAD_MAX: Final = 16
 """The most partitions that share one large batch: each piece costs some work in its partition."""
 
 
+RUN_MIN: Final = 32
+"""About the fewest events of a run; a smaller batch is one run."""
+
+
 class RoundRobin:
     """Assigns events without a hint to the partitions in turns.
 
     All links of a log share one object, so that links with one event each also spread.
 
     Usually each partition in turn gets one event. If the batch has more than SPREAD_MAX events, and the log
-    more than SPREAD_MAX partitions, the batch is split into at most SPREAD_MAX runs of adjacent events, one
-    for each of the next partitions. The next batch continues with the partitions after those. So the cost of
-    an event does not grow with the number of partitions.
+    more than SPREAD_MAX partitions, the batch is split into at most SPREAD_MAX runs of adjacent events, of
+    about RUN_MIN events or more, one for each of the next partitions. The next batch continues with the partitions
+    after those. So the cost of an event does not grow with the number of partitions.
     """
 
     __slots__ = ("_next",)
@@ -52,7 +56,8 @@ class RoundRobin:
         width = len(partitions)
         first = self._next % width
         if min(width, count) > SPREAD_MAX:
-            run = -(-count // SPREAD_MAX)
+            # Runs of the same size: a short last one would always reach the same partitions.
+            run = -(-count // max(1, min(SPREAD_MAX, count // RUN_MIN)))
             shares = [slice(start, min(start + run, count)) for start in range(0, count, run)]
             self._next = (first + len(shares)) % width
         else:

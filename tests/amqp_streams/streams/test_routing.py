@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.streams.routing import SPREAD_MAX, RoundRobin, partition_index, partition_of_key
+from amqp_streams.streams.routing import RUN_MIN, SPREAD_MAX, RoundRobin, partition_index, partition_of_key
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")), st.integers(1, 1024))
@@ -65,12 +65,12 @@ def test_a_large_batch_on_many_partitions_is_dealt_in_runs() -> None:
     """The cost of a piece of a batch for a partition does not decrease with the size of the piece."""
     dealer, width, got = RoundRobin(), 64, dict.fromkeys(range(64), 0)
     for _ in range(8):
-        shares = dealer.deal(256, range(width))
+        shares = dealer.deal(512, range(width))
         assert len(shares) == SPREAD_MAX
         for index, share in shares:
             assert share.step is None, "neighbours stay together"
-            got[index] += len(range(256)[share])
-    assert set(got.values()) == {2 * 256 // SPREAD_MAX}, "over a few batches everybody gets the same"
+            got[index] += len(range(512)[share])
+    assert set(got.values()) == {2 * 512 // SPREAD_MAX}, "over a few batches everybody gets the same"
 
 
 @pytest.mark.parametrize("count", [SPREAD_MAX + 1, 700, 5000])
@@ -79,12 +79,21 @@ def test_a_batch_touches_few_partitions_however_many_the_log_has(count: int) -> 
     assert len(shares) <= SPREAD_MAX
 
 
+@pytest.mark.parametrize("count", [17, 40, 63, 64, 100, 500, 5000])
+def test_the_runs_of_a_batch_are_about_the_same(count: int) -> None:
+    """Otherwise batches of one size would give some partitions more than others, for ever."""
+    sizes = [len(range(count)[share]) for _, share in RoundRobin().deal(count, range(64))]
+    assert sum(sizes) == count
+    assert max(sizes) - min(sizes) < len(sizes) <= SPREAD_MAX
+    assert len(sizes) == 1 or min(sizes) >= RUN_MIN - len(sizes)
+
+
 def test_many_partitions_get_the_same_from_batches_smaller_than_their_number() -> None:
     dealer, width, got = RoundRobin(), 1024, dict.fromkeys(range(1024), 0)
     for _ in range(2 * width // SPREAD_MAX):
-        for index, share in dealer.deal(320, range(width)):
-            got[index] += len(range(320)[share])
-    assert set(got.values()) == {2 * 320 // SPREAD_MAX}
+        for index, share in dealer.deal(512, range(width)):
+            got[index] += len(range(512)[share])
+    assert set(got.values()) == {2 * 512 // SPREAD_MAX}
 
 
 def test_a_small_batch_is_dealt_one_event_to_each_partition() -> None:
