@@ -42,8 +42,8 @@ class RoundRobin:
 
     Usually each partition in turn gets one event. If the batch has more than SPREAD_MAX events, and the log
     more than SPREAD_MAX partitions, the batch is split into at most SPREAD_MAX runs of adjacent events, of
-    about RUN_MIN events or more, one for each of the next partitions. The next batch continues with the partitions
-    after those. So the cost of an event does not grow with the number of partitions.
+    about RUN_MIN events or more, one for each of the next partitions. The next batch continues with the
+    partitions after those. So the cost of an event does not grow with the number of partitions.
     """
 
     __slots__ = ("_next",)
