@@ -5,7 +5,7 @@ gets an own reader, unless it is the only member, and returns when it has caught
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, cast
@@ -37,8 +37,8 @@ class PartitionReader:
     members share. `unreadable`: how many stored messages were not CloudEvents.
     """
 
-    def __init__(self, events: EventLog, log: str, partition: int, index: Callable[[], Index[str]]) -> None:
-        """`index` returns the current filters of all subscribers, by uid."""
+    def __init__(self, events: EventLog, log: str, partition: int, index: Index[str]) -> None:
+        """`index`: the filters of all subscribers, by uid."""
         self.log: Final = log
         self.partition: Final = partition
         self.read: Final = ReadPosition(positions.BEGINNING)
@@ -206,9 +206,8 @@ class PartitionReader:
         None: a filter fails. Then only its subscriber loses this event, see `_wanted_one_by_one`.
         """
         assert arrival.attributes is not None
-        index = self._index()
         try:
-            uids = index.matching(arrival.attributes)
+            uids = self._index.matching(arrival.attributes)
         # The index evaluates several filters together, so the filter that used up the work is not known. One
         # by one, only its own subscriber is affected.
         except FilterWorkError:
@@ -216,7 +215,7 @@ class PartitionReader:
         except Exception:
             log_.exception("filter_fault", log=self.log, **arrival.where)
             return None
-        self._steps += index.spent
+        self._steps += self._index.spent
         return uids
 
     async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:

@@ -56,7 +56,7 @@ class RouteWorker:
         self._context: Final = context
         self._store: Final = store
         self._changed: Final = changed
-        self._index: Index[str] = Index([])
+        self._index: Final[Index[str]] = Index()
         self._ends: Mapping[int, str] = {}
         self._gone: Mapping[int, str] = {}
         self._incarnation = ""
@@ -451,10 +451,9 @@ class RouteWorker:
     def _reader(self, number: int) -> PartitionReader:
         reader = self.readers.get(number)
         if reader is None:
-            # The index is passed as a function, because it is replaced whenever a filter changes.
             events, log_name = self._context.log, self.wanted.log
-            reader = self.readers[number] = PartitionReader(events, log_name, number, lambda: self._index)
+            reader = self.readers[number] = PartitionReader(events, log_name, number, self._index)
         return reader
 
     def _reindex(self) -> None:
-        self._index = Index([(uid, dispatcher.spec.filters) for uid, dispatcher in self.dispatchers.items()])
+        self._index.become([(uid, dispatcher.spec.filters) for uid, dispatcher in self.dispatchers.items()])

@@ -21,6 +21,9 @@ from knative_gateway.filters.refusal import LIMITS, FilterError
 from knative_gateway.filters.validation import ATTRIBUTES, validate
 from knative_gateway.filters.work import Work
 
+_STORED: Final = replace(LIMITS, characters_in_all=sys.maxsize)
+"""A stored Trigger may have more expressions than a new one: an earlier version accepted it."""
+
 Test: TypeAlias = Callable[[Attributes], bool]
 Filters: TypeAlias = Sequence[Mapping[str, object]]
 
@@ -62,8 +65,7 @@ def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilte
     Raises:
       FilterError: the filters are not valid; `validate` returns all problems.
     """
-    # A stored Trigger may have more expressions than a new one: an earlier version accepted it.
-    problems = validate(filters, attributes_too=True, limits=replace(LIMITS, characters_in_all=sys.maxsize))
+    problems = validate(filters, attributes_too=True, limits=_STORED)
     if problems:
         raise FilterError(str(problems[0]))
     counting = Work() if work is None else work

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.filters.dialects import compile_filters
+from knative_gateway.filters.dialects import CompiledFilters, compile_filters
 from knative_gateway.filters.index import Index
 from knative_gateway.filters.refusal import FilterError
+from knative_gateway.filters.work import Work
 from tests.knative_gateway.filters.filtering import EVENTS, FILTERS, Filter
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t5", "number": 5}
@@ -35,8 +36,8 @@ def test_triggers_with_the_same_filter_and_destination_each_get_the_event() -> N
     generate separate ones.
     """
     same: list[Filter] = [{"exact": {"type": "t5"}}]
-    index = Index([("a", same), ("b", []), ("a", same), ("c", [{"cesql": "number = 5"}])])
-    assert index.matching(EVENT) == ["a", "b", "a", "c"]
+    index = Index([("a", same), ("b", []), ("a2", same), ("c", [{"cesql": "number = 5"}])])
+    assert index.matching(EVENT) == ["a", "b", "a2", "c"]
 
 
 def test_without_triggers_an_event_has_no_destination() -> None:
@@ -46,6 +47,61 @@ def test_without_triggers_an_event_has_no_destination() -> None:
 def test_filters_with_problems_are_refused() -> None:
     with pytest.raises(FilterError):
         Index([("a", [{"exact": {"type": ""}}])])
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 9), FILTERS, max_size=9), max_size=8),
+    st.lists(EVENTS, max_size=3),
+)
+def test_a_changed_index_says_the_same_as_a_new_one(
+    steps: list[dict[int, list[Filter]]], events: list[dict[str, object]]
+) -> None:
+    """Those that stay keep their place, whatever happens to their filters; new ones come last."""
+    index, order = Index[int](), list[int]()
+    for step in steps:
+        index.become(list(step.items()))
+        order = [key for key in order if key in step] + [key for key in step if key not in order]
+        expected = Index([(key, step[key]) for key in order])
+        for event in events:
+            assert index.matching(event) == expected.matching(event)
+
+
+def test_invalid_filters_change_nothing() -> None:
+    index = Index([("a", [{"exact": {"type": "t5"}}]), ("b", [])])
+    with pytest.raises(FilterError):
+        index.become([("b", [{"exact": {"type": "t6"}}]), ("c", []), ("d", [{"exact": {"type": ""}}])])
+    assert index.matching(EVENT) == ["a", "b"]
+
+
+def test_two_that_exchange_their_filters_keep_their_places() -> None:
+    first: list[Filter] = [{"exact": {"type": "t5"}}]
+    second: list[Filter] = [{"exact": {"type": "t6"}}]
+    index = Index([("a", first), ("b", second)])
+    index.become([("a", second), ("b", first)])
+    assert index.matching(EVENT) == ["b"]
+    index.become([("a", first), ("b", first)])
+    assert index.matching(EVENT) == ["a", "b"]
+
+
+def test_one_trigger_more_compiles_its_filters_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand Triggers that come one by one cost a thousand compilations, not half a million."""
+    compiled: list[object] = []
+
+    def counted(filters: list[Filter], work: Work | None = None) -> CompiledFilters:
+        compiled.append(filters)
+        return compile_filters(filters, work)
+
+    monkeypatch.setattr("knative_gateway.filters.index.compile_filters", counted)
+    subscribers: list[tuple[int, list[Filter]]] = []
+    index = Index[int]()
+    for number in range(200):
+        subscribers.append((number, [{"exact": {"source": "/s", "type": f"t{number}"}}]))
+        index.become(subscribers)
+    index.become(subscribers[::2])
+    assert len(compiled) == 200
+    event = Counted({**EVENT, "type": "t6"})
+    assert index.matching(event) == [6]
+    assert event.looks["source"] == 1, "the anchors are chosen again when there are many more"
 
 
 class Counted(dict[str, object]):
