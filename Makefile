@@ -13,6 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
+# pyspark has no wheel. Its archive of 450 MB is copied several times, on one core: the other core installs the rest
+# meanwhile. A wheel that is installed at once need not be compressed (build.cfg). The last pip installs what the pins
+# lack.
+PIP := DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
 $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer, found $$($(PYTHON) --version): name one with PYTHON=python3.11"; exit 1; }
@@ -21,8 +26,12 @@ $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
 	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' || { echo "needs Python's headers to build Qpid Proton: apt-get install python3-dev"; exit 1; }
 	@command -v git >/dev/null || { echo "needs git: apt-get install git"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/build.cfg
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --no-deps pyspark & spark=$$!; \
+	$(PIP) --no-deps --requirement <(sed '/^#/,$$d; /^pyspark=/d' constraints.txt) --editable . \
+	  || { kill $$spark; exit 1; }; wait $$spark
+	$(PIP) 'amqp-event-streams[dev]'
 	@touch $@
 
 setup: $(VENV)/.done  ## install everything into .venv; takes one to five minutes

@@ -5,9 +5,12 @@ build context.
 import importlib.metadata
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -58,3 +61,27 @@ def test_every_constrained_version_accepts_the_oldest_python_of_the_project() ->
             refusing.append(f"{name} {metadata['Version']} needs Python {metadata['Requires-Python']}")
     assert refusing == []
     assert checked > len(pinned) // 2
+
+
+def required(name: str, extra: str) -> Iterator[Requirement]:
+    """What a distribution requires with an extra: ours as pyproject.toml says now, others as installed."""
+    environment = {"extra": extra, "python_version": "3.11", "python_full_version": "3.11.0"}
+    own = name == PROJECT["name"]
+    more = PROJECT["optional-dependencies"].get(extra, []) if own else importlib.metadata.requires(name) or []
+    for one in map(Requirement, [*PROJECT["dependencies"], *more] if own else more):
+        if one.marker is None or one.marker.evaluate(environment):
+            yield one
+
+
+def test_make_setup_pins_all_that_dev_needs_and_nothing_else() -> None:
+    """It installs the pins without asking what they require, up to the comment that begins with '# Of'."""
+    left, seen = [Requirement(f"{PROJECT['name']}[dev]")], set()
+    while left:
+        one = left.pop()
+        for extra in {"", *one.extras}:
+            if (one.name, extra) not in seen:
+                seen.add((one.name, extra))
+                left += required(one.name, extra)
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8").partition("# Of")[0]
+    pinned = {canonicalize_name(line.split("==")[0]) for line in text.splitlines()}
+    assert pinned == {canonicalize_name(name) for name, _ in seen} - {PROJECT["name"]}
