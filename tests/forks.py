@@ -63,6 +63,7 @@ _ENDED: Final = (*_SHARED, *TOGETHER)
 """Units whose last test ends all fixtures, also those of the session: brokers that wait for the end of their
 fork take a tenth of a core.
 """
+_FOLDER: Final = "fork-"
 
 _INDEX: Final = struct.Struct("<I")
 _END: Final = -1
@@ -114,6 +115,12 @@ def _in_order(members: Mapping[str, Sequence[int]]) -> list[str]:
         keys[name] = (row, turns[row, place], place)
         turns[row, place] += 1
     return sorted(members, key=lambda name: keys[name])
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """The folder for temporary files that all forks of a run share."""
+    folder = factory.getbasetemp()
+    return folder.parent if folder.name.startswith(_FOLDER) else folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -330,7 +337,7 @@ def run_fork(fork: Fork) -> None:
         capture.start_global_capturing()
         capture.suspend_global_capture()
         factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # as pytest's own fixtures take it
-        folder = factory.getbasetemp() / f"fork-{fork._number}"
+        folder = factory.getbasetemp() / f"{_FOLDER}{fork._number}"
         folder.mkdir(mode=0o700)
         factory._basetemp = folder
         fork.run()

@@ -95,6 +95,19 @@ def test_tests_of_a_process_that_was_killed_have_failed(tmp_path: Path) -> None:
     assert "a process ended with status -9 at test_killed.py::test_the_second" in done.stdout
 
 
+@pytest.mark.parametrize("count", ["0", "2"])
+def test_forks_share_a_folder(tmp_path: Path, count: str) -> None:
+    code = (
+        "from tests.forks import shared_folder\n"
+        "def test_it_writes(tmp_path_factory): (shared_folder(tmp_path_factory) / __name__).touch()\n"
+    )
+    base = tmp_path / "base"
+    done = run(tmp_path, f"--forks={count}", f"--basetemp={base}", test_one=code, test_two=code)
+    assert done.returncode == 0, done.stdout
+    assert (base / "test_one").exists()
+    assert (base / "test_two").exists()
+
+
 def test_the_first_failure_ends_the_run_if_that_is_wanted(tmp_path: Path) -> None:
     done = run(tmp_path, "--forks", "1", "-x", test_many=MANY)
     assert done.returncode == 1

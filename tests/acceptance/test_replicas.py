@@ -20,6 +20,7 @@ from examples.gateway import GatewayProcess, Sender
 from examples.node import NodeProcess
 from examples.subscriber import SubscriberServer
 from tests.acceptance.shared import BROKER, RESOURCES
+from tests.forks import shared_folder
 from tests.knative_gateway import postgresql
 
 TAKEN_OVER_S_MAX = 10.0
@@ -95,7 +96,7 @@ class Pair:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("replicas")
     with ExitStack() as stack:
-        socket_dir = stack.enter_context(postgresql.server())
+        socket_dir = stack.enter_context(postgresql.server(shared_folder(tmp_path_factory)))
         node = stack.enter_context(NodeProcess(folder / "node"))
         server = stack.enter_context(SubscriberServer())
         shared = (

@@ -1,10 +1,10 @@
 """A PostgreSQL server for the tests, from Debian's package `postgresql`, in a temporary directory.
 
-
 Without PostgreSQL, the tests are skipped with that reason. `fsync` is off: the tests are about the visibility
 of writes, not about power failures.
 """
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -47,8 +47,11 @@ def other_user() -> str | None:
 
 
 @contextmanager
-def server() -> Iterator[Path]:
-    """The directory of the socket of a running server; its superuser is `tester`."""
+def server(shared: Path) -> Iterator[Path]:
+    """The directory of the socket of a running server; its superuser is `tester`.
+
+    `shared`: where the first of several servers leaves a copy of its new data directory for the others.
+    """
     place = binaries()
     if place is None:
         pytest.skip("needs a PostgreSQL server: apt-get install postgresql")
@@ -58,25 +61,7 @@ def server() -> Iterator[Path]:
         if user:
             shutil.chown(root, user)
         data = root / "data"
-        made = subprocess.run(
-            [
-                place / "initdb",
-                "-D",
-                data,
-                "-U",
-                "tester",
-                "--auth=trust",
-                "--no-sync",
-                "--encoding=UTF8",
-                "--locale=C.UTF-8",
-            ],
-            user=user,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=root,
-        )
-        assert made.returncode == 0, made.stderr
+        _make(data, shared / "postgresql", place, user)
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
         with (root / "log").open("w") as log:
             process = subprocess.Popen(
@@ -94,6 +79,42 @@ def server() -> Iterator[Path]:
             process.wait(30)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _make(data: Path, template: Path, place: Path, user: str | None) -> None:
+    """Make a data directory: copied, because `initdb` takes a second of CPU."""
+    with template.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if template.exists():
+            _copy(template, data)
+            return
+        done = subprocess.run(
+            [
+                place / "initdb",
+                "-D",
+                data,
+                "-U",
+                "tester",
+                "--auth=trust",
+                "--no-sync",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+            ],
+            user=user,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=data.parent,
+        )
+        assert done.returncode == 0, done.stderr
+        part = template.with_suffix(".part")
+        _copy(data, part)
+        part.rename(template)
+
+
+def _copy(source: Path, target: Path) -> None:
+    # With the owner of the files, which shutil does not copy.
+    subprocess.run(["cp", "-a", source, target], check=True)
 
 
 def _wait(process: "subprocess.Popen[bytes]", root: Path) -> None:

@@ -8,14 +8,15 @@ import asyncpg
 import pytest
 
 from knative_gateway.store import Store, open_store, sqlite_url
+from tests.forks import shared_folder
 from tests.knative_gateway import postgresql
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def socket_dir() -> Iterator[Path]:
-    with postgresql.server() as directory:
+def socket_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with postgresql.server(shared_folder(tmp_path_factory)) as directory:
         yield directory
 
 
