@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
@@ -61,6 +61,12 @@ def wanted(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
 
 
 @cache
+def distributions() -> Mapping[str, list[str]]:
+    """The distributions of each module: read once, because they list thousands of files."""
+    return packages_distributions()
+
+
+@cache
 def libraries(extra: str | None) -> frozenset[str]:
     """The modules that an installation with the extra has, in addition to Python's own."""
     found: set[tuple[str, frozenset[str]]] = set()
@@ -73,7 +79,7 @@ def libraries(extra: str | None) -> frozenset[str]:
     names = {name for name, _ in found}
     modules = {
         module
-        for module, homes in packages_distributions().items()
+        for module, homes in distributions().items()
         if names & {canonicalize_name(home) for home in homes}
     }
     return frozenset(modules | PACKAGES)
