@@ -16,10 +16,10 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.commits.ends import EndsFile
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.commits.journal import Journal, Slot
-from amqp_streams.storage.disk.files import OpenFile
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.disk.work import Call, Executor, SyncFile, Task, Work, Write
 from amqp_streams.storage.formats import journal_record, record
+from amqp_streams.storage.formats.chunks import Appends
 from amqp_streams.storage.formats.ends import Place
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.partitions.segments import Staged
@@ -31,14 +31,16 @@ class _Part:
     """A partition's share of a commit."""
 
     partition: PartitionLog
-    chunk: Chunk
+    records: Appends
     size: int
     staged: Staged | None = None
+    fault: str | None = None
+    """Why its records cannot be encoded."""
 
     @property
     def end(self) -> tuple[tuple[int, int], int]:
         """The partition, and the number after the last record of its share."""
-        return (self.partition.uid, self.partition.index), self.chunk.base + len(self.chunk)
+        return (self.partition.uid, self.partition.index), self.records.end
 
 
 @dataclass(slots=True, eq=False)
@@ -203,8 +205,8 @@ class Committer:
                 partition.refuse_appends(error)
                 commit.refusing.append(partition)
         works = commit.works
-        if journaled and (work := self._journal_work(commit, journaled)):
-            works.append(work)
+        if journaled:
+            works.append(self._journal_work(commit, journaled))
         works += filter(None, [self._direct_work(commit, partition) for partition in direct])
         # A write that is not synced proves nothing, so only synced commits are named.
         naming = [Work([Call(partial(self._name_ends, commit))])] if self._always else []
@@ -215,7 +217,7 @@ class Committer:
         """In the writer's thread, after the works of the commit and before it is accepted."""
         works, journaled = iter(commit.works), commit.parts[: commit.journaled]
         is_journaled = commit.slot is not None and next(works).error is None
-        parts = journaled if is_journaled else []
+        parts = [part for part in journaled if part.fault is None] if is_journaled else []
         parts += [
             part
             for part, work in zip(commit.parts[commit.journaled :], works, strict=True)
@@ -224,41 +226,52 @@ class Committer:
         if parts:
             self._ends.synced(commit.place if is_journaled else None, [part.end for part in parts])
 
-    def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work | None:
-        # The first buffer is the record's header. It is encoded last, because it has the lengths of all
-        # batches.
-        buffers: list[bytes] = [b""]
-        entries: list[tuple[int, int, int]] = []
-        batches_bytes = 0
+    def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work:
+        slot = self._journal.current
+        commit.slot, commit.place = slot, Place(slot.generation, slot.sequence)
         for partition in partitions:
             size = partition.pending_bytes
             # Taken even if the encoding fails: otherwise the same records would fail in every later commit.
-            chunk = partition.take()
+            commit.parts.append(_Part(partition, partition.take(), size))
+        commit.journaled = len(commit.parts)
+        buffers: list[bytes] = []
+        encode = Call(partial(self._encode, commit, slot, buffers))
+        write = Write(slot.file, buffers, slot.position)
+        # With `sync = interval`, the timer of the writer's thread syncs the file.
+        return (
+            Work([encode, write, SyncFile(slot.file)])
+            if self._always
+            else Work([encode, write], lazy=[slot.file])
+        )
+
+    def _encode(self, commit: _Commit, slot: Slot, buffers: list[bytes]) -> None:
+        """In the writer's thread, because a megabyte takes a millisecond: fill `buffers` with the record."""
+        # The first buffer is the record's header. It is encoded last, because it has the lengths of all
+        # batches.
+        buffers.append(b"")
+        entries: list[tuple[int, int, int]] = []
+        for part in commit.parts[: commit.journaled]:
+            partition = part.partition
             try:
-                head, body = record.encode(chunk, partition.segments.seed)
+                head, body = record.encode(part.records.joined(), partition.segments.seed)
             except Exception as error:  # noqa: BLE001
                 # A fault of our own costs these records, not every commit of the node.
-                self._give_up(commit, partition, error)
+                part.fault = f"{type(error).__name__}: {error}"
                 continue
             buffers += (head, body)
-            length = len(head) + len(body)
-            entries.append((partition.uid, partition.index, length))
-            batches_bytes += length
-            commit.parts.append(_Part(partition, chunk, size))
+            entries.append((partition.uid, partition.index, len(head) + len(body)))
         if not entries:
-            return None
-        slot, buffers[0], position = self._journal.place(entries, batches_bytes)
-        commit.slot, commit.place = slot, Place(slot.generation, slot.sequence)
-        commit.journaled, commit.record_bytes = len(entries), len(buffers[0]) + batches_bytes
-        write = Write(slot.file, buffers, position)
-        # With `sync = interval`, the timer of the writer's thread syncs the file.
-        return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
+            message = "no records to write"
+            raise ValueError(message)
+        batches_bytes = sum(length for _, _, length in entries)
+        buffers[0] = self._journal.head(slot, entries, batches_bytes)
+        commit.record_bytes = len(buffers[0]) + batches_bytes
 
     def _direct_work(self, commit: _Commit, partition: PartitionLog) -> Work | None:
         size = partition.pending_bytes
-        chunk = partition.take()
+        records = partition.take()
         # A segment has its records in order: first those that only the journal has so far.
-        chunks = [*partition.unflushed(), chunk]
+        chunks: list[Chunk | Appends] = [*partition.unflushed(), records]
         try:
             staged = partition.segments.stage(
                 chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always
@@ -267,16 +280,9 @@ class Committer:
         except OSError as error:
             self._fail(commit, partition, error, undone=True)
             return None
-        except Exception as error:  # noqa: BLE001
-            # A fault of our own: see `_journal_work`.
-            self._give_up(commit, partition, error)
-            return None
         partition.begin_write()
-        commit.parts.append(_Part(partition, chunk, size, staged))
-        lazy: list[OpenFile] = (
-            [] if self._always else [step.file for step in staged.steps if isinstance(step, Write)]
-        )
-        return Work(staged.steps, lazy=lazy)
+        commit.parts.append(_Part(partition, records, size, staged))
+        return Work(staged.steps, lazy=() if self._always else staged.written)
 
     def _ended(self, commit: _Commit, _: Task) -> None:
         # The works have the order in which `_submit` made them: the journal record first.
@@ -298,7 +304,7 @@ class Committer:
         self.start()
         for part in commit.parts:
             if part.partition not in commit.failures:
-                self._flusher.keep(part.partition, part.chunk.base, part.size)
+                self._flusher.keep(part.partition, part.records.base, part.size)
                 if part.staged:
                     self._flusher.settle(part.partition, part.staged.closed)
         self._flusher.pace()
@@ -314,17 +320,25 @@ class Committer:
         )
 
     def _journal_ended(self, commit: _Commit, slot: Slot, work: Work) -> None:
-        parts = commit.parts[: commit.journaled]
-        for part in parts:
+        # Before its write, nothing of the record is on the disk.
+        fault = work.error.strerror if work.error and isinstance(work.failed, Call) else None
+        parts: list[_Part] = []
+        for part in commit.parts[: commit.journaled]:
+            if reason := part.fault or fault:
+                self._give_up(commit, part.partition, reason)
+                continue
+            parts.append(part)
             if part.partition.failure:  # stopped or deleted in the meantime
                 # The record is on the disk, but a stopped partition shows nothing more. If the next start
                 # finds it, an event exists that was not accepted: the producer may send it twice.
                 commit.failures[part.partition] = commit.lost[part.partition] = part.partition.failure
             elif work.error is None:
-                part.partition.accept(part.chunk, part.size, on_segment=False)
+                part.partition.accept(part.records.joined(), part.size, on_segment=False)
                 slot.holds[part.partition] = part.partition.end
         if work.error is None:
             self._journal.written(slot, commit.record_bytes)
+            return
+        if not parts:
             return
         # Only a write that failed for lack of space can be repeated. After any other failure, it is not known
         # what the file contains.
@@ -344,23 +358,26 @@ class Committer:
         partition.end_write()
         if work.error:
             partition.segments.forget(staged)
-            self._fail(commit, partition, work.error, undone=work.undone)
+            unwritten = not staged.has_begun(work)
+            if work.is_fault and unwritten:
+                self._give_up(commit, partition, str(work.error.strerror))
+            else:
+                self._fail(commit, partition, work.error, undone=work.undone or unwritten)
         elif partition.failure:
             commit.failures[partition] = commit.lost[partition] = partition.failure
         else:
             staged.closed = partition.flushed(staged, synced=self._always)
-            partition.accept(part.chunk, part.size, on_segment=True)
+            partition.accept(part.records.joined(), part.size, on_segment=True)
 
-    def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
+    def _give_up(self, commit: _Commit, partition: PartitionLog, reason: str) -> None:
         """Fail the appends of records that cannot be encoded.
 
         Nothing was written, so the partition continues.
         """
-        words = (
-            f"log {partition.log} partition {partition.index}: events cannot be stored"
-            f" ({type(error).__name__}: {error})"
-        )
-        commit.failures[partition] = commit.lost[partition] = StorageError(words)
+        words = f"log {partition.log} partition {partition.index}: events cannot be stored ({reason})"
+        # A partition that stopped or was deleted meanwhile keeps its reason.
+        failure = partition.failure or StorageError(words)
+        commit.failures[partition] = commit.lost[partition] = failure
 
     def _fail(self, commit: _Commit, partition: PartitionLog, error: OSError, *, undone: bool) -> None:
         # Only a full disk passes by itself. After any other failure, the partition must be repaired.

@@ -7,7 +7,6 @@ pages): the partition stops, and its journal files stay unchanged until the stor
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from errno import EIO
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -188,10 +187,6 @@ class Flusher:
         except OSError as error:
             self._not_flushed(partition, error, again=True)
             return
-        except Exception as error:  # noqa: BLE001
-            # A fault of our own stops this partition, not every commit.
-            self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
-            return
         partition.begin_write()
         self._outstanding.submit(
             self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged)
@@ -203,7 +198,8 @@ class Flusher:
         if work.error:
             partition.segments.forget(staged)
             # Only a write that was undone can be repeated: the segment then ends where it ended before.
-            self._not_flushed(partition, work.error, again=work.undone and work.error.errno in FULL)
+            again = (work.undone or not staged.has_begun(work)) and work.error.errno in FULL
+            self._not_flushed(partition, work.error, again=again)
         else:
             self._held_back.pop(partition, None)
             self.settle(partition, partition.flushed(staged, synced=False))

@@ -77,13 +77,11 @@ class Journal:
         self._begin(fresh)
         return True
 
-    def place(self, entries: list[tuple[int, int, int]], batches_bytes: int) -> tuple[Slot, bytes, int]:
-        """The slot, header and position of the next record. `written` advances the position."""
-        slot = self.current
-        head = journal_record.encode(
+    def head(self, slot: Slot, entries: list[tuple[int, int, int]], batches_bytes: int) -> bytes:
+        """The header of the next record of a file. `written` ends this record."""
+        return journal_record.encode(
             slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed
         )
-        return slot, head, slot.position
 
     def written(self, slot: Slot, bytes_: int) -> None:
         """Advance to the next aligned position: the record at the slot's position was written."""

@@ -103,8 +103,11 @@ Step = Write | SyncFile | SyncFolder | Replace | Remove | Call
 class Work:
     """Steps of which a failed one prevents the later ones. `lazy`: files that the interval timer syncs later.
 
-    After the run: `error`, `failed` (the step), and `undone`: whether a failed write left the files
-    unchanged.
+    A step may add steps to the list that it is in, and files to `lazy`: it does what would take long on the
+    event loop, and only then is it known what to write.
+
+    After the run: `error`, `failed` (the step), `undone`: whether a failed write left the files unchanged,
+    and `is_fault`: whether the error is a fault of our own, not of the disk.
     """
 
     steps: Sequence[Step]
@@ -112,6 +115,7 @@ class Work:
     error: OSError | None = None
     failed: Step | None = None
     undone: bool = False
+    is_fault: bool = False
 
     def run(self, files: Files) -> None:
         """Run the steps up to the first that fails."""
@@ -127,6 +131,7 @@ class Work:
             except Exception as error:  # noqa: BLE001
                 # A fault of our own must stop partitions, not the thread that all wait for.
                 self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
+                self.is_fault = True
                 return
 
     def _undo(self, files: Files) -> bool:

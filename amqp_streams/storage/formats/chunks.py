@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
@@ -10,6 +11,53 @@ from amqp_streams.storage.ports import Chunk, Formats, Mark
 from amqp_streams.wire.batched.packed import Packed, join_messages
 
 _STEP: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Appends:
+    """A run of records in the pieces in which they were appended.
+
+    A run of many pieces takes milliseconds to join: the thread that writes it calls `joined` first.
+    """
+
+    base: int
+    pieces: list[tuple[int, Sequence[bytes], bytes, Formats]]
+    """Of each append: the timestamp, the messages, the header sizes, the message-formats."""
+    marks: Sequence[Mark]
+    count: int
+    is_formatted: bool
+    """Whether a message has a message-format that is not 0."""
+    _chunk: Chunk | None = field(default=None, init=False)
+
+    @property
+    def end(self) -> int:
+        """One past the number of the last record."""
+        return self.base + self.count
+
+    def joined(self) -> Chunk:
+        """The run as one chunk, always the same."""
+        if self._chunk is None:
+            self._chunk = self._join()
+            self.pieces.clear()
+        return self._chunk
+
+    def _join(self) -> Chunk:
+        pieces = self.pieces
+        if len(pieces) == 1:  # hot path: a batch that is a commit of its own is not copied
+            stamp, messages, headers, formats = pieces[0]
+            stamps = array("q", [stamp]) * len(messages)
+            return Chunk(self.base, stamps, headers, messages, self.marks, formats)
+        stamps, all_messages = array("q"), list[bytes]()
+        for stamp, messages, _, _ in pieces:
+            stamps.extend(array("q", [stamp]) * len(messages))
+            all_messages += messages
+        headers = b"".join([headers for _, _, headers, _ in pieces])
+        formats = (
+            join_formats([(len(messages), formats) for _, messages, _, formats in pieces])
+            if self.is_formatted
+            else None
+        )
+        return Chunk(self.base, stamps, headers, all_messages, self.marks, formats)
 
 
 def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:

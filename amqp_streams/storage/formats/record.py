@@ -168,21 +168,17 @@ def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
     ):
         yield chunk
         return
-    while True:
-        count = min(count_within(chunk.messages, BATCH_BYTES_MAX), RECORDS_MAX)
-        if chunk.timestamps[count - 1] - chunk.timestamps[0] > SPAN_MS_MAX:
-            count = bisect_right(chunk.timestamps, chunk.timestamps[0] + SPAN_MS_MAX)
-        if count == len(chunk):
-            yield chunk
-            return
-        base, cut, end = chunk.base, chunk.base + count, chunk.base + len(chunk)
-        marks, later = (
-            (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end))
-            if chunk.marks
-            else ((), ())
-        )
-        yield part(chunk, 0, count, marks)
-        chunk = part(chunk, count, len(chunk), later)
+    first, stamps, marks = 0, chunk.timestamps, chunk.marks
+    while first < len(chunk):
+        last = first + min(count_within(chunk.messages, BATCH_BYTES_MAX, first), RECORDS_MAX)
+        last_ms = stamps[first] + SPAN_MS_MAX
+        if stamps[last - 1] > last_ms:
+            last = bisect_right(stamps, last_ms, first, last)
+        cut = chunk.base + last
+        within = producers.within(marks, chunk.base + first, cut) if marks else ()
+        # From the whole run each time: what is left is not copied for each piece.
+        yield part(chunk, first, last, within)
+        first, marks = last, producers.within(marks, cut, chunk.end) if marks else ()
 
 
 def head_at(buffer: bytes, position: int) -> Head | None:

@@ -7,7 +7,6 @@ Records stay in `tail` (memory) from their commit until they are in a segment, a
 end.
 """
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, overload
@@ -15,7 +14,7 @@ from typing import Final, overload
 from amqp_streams.errors import CorruptionError, LogDeletedError, StorageError
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.formats import producers, record
-from amqp_streams.storage.formats.chunks import cut, join, join_formats
+from amqp_streams.storage.formats.chunks import Appends, cut, join
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
 from amqp_streams.storage.ports import (
@@ -201,28 +200,14 @@ class PartitionLog:
             self.pending_producers_bytes += producers.bytes_needed(numbers)
         return base
 
-    def take(self) -> Chunk:
+    def take(self) -> Appends:
         """Remove all pending records and return them as one run."""
-        pending, self._pending = self._pending, []
-        formatted, self._formatted = self._formatted, False
         base, marks = self._next - self.pending_count, tuple(self._marks)
+        taken = Appends(base, self._pending, marks, self.pending_count, is_formatted=self._formatted)
+        self._pending, self._formatted = [], False
         self._marks.clear()
         self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
-        if len(pending) == 1:  # hot path: a batch that is a commit of its own is not copied
-            stamp, messages, headers, formats = pending[0]
-            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks, formats)
-        stamps, all_messages = array("q"), list[bytes]()
-        for stamp, messages, _, _ in pending:
-            stamps.extend(array("q", [stamp]) * len(messages))
-            all_messages += messages
-        joined = (
-            join_formats([(len(messages), formats) for _, messages, _, formats in pending])
-            if formatted
-            else None
-        )
-        return Chunk(
-            base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined
-        )
+        return taken
 
     def give_up_pending(self) -> int:
         """Drop the pending records after a failed commit; returns their count.

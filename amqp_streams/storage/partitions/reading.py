@@ -62,13 +62,18 @@ class Reading:
         """The file, open for reading and writing. It stays open while the caller keeps the object."""
         file = self._open.get(path)
         if file is None:
-            file = self._open[path] = OpenFile(self.files, path, create=create, write=True)
-            if len(self._open) > self._open_files:
-                # A read that still has the file keeps it open: see `OpenFile`.
-                self._open.popitem(last=False)
+            file = OpenFile(self.files, path, create=create, write=True)
+            self.keep(file)
         else:
             self._open.move_to_end(path)
         return file
+
+    def keep(self, file: OpenFile) -> None:
+        """Keep a file that was just opened for reading and writing."""
+        self._open[file.path] = file
+        if len(self._open) > self._open_files:
+            # A read that still has the file keeps it open: see `OpenFile`.
+            self._open.popitem(last=False)
 
     def forget(self, *paths: Path) -> None:
         """Drop files that will be removed from both caches."""

@@ -7,16 +7,17 @@ first byte. After a crash, therefore, only the last segment can be torn.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
 from amqp_streams.storage.disk.files import OpenFile
-from amqp_streams.storage.disk.work import Replace, Step, SyncFile, SyncFolder, Write
+from amqp_streams.storage.disk.work import Call, Replace, Step, SyncFile, SyncFolder, Work, Write
 from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats import producers, record
-from amqp_streams.storage.formats.chunks import join
+from amqp_streams.storage.formats.chunks import Appends, join
 from amqp_streams.storage.formats.index import Coverage, Index
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.reading import Reading, Stretch
@@ -74,15 +75,40 @@ class _Placed:
 
 @dataclass(slots=True, eq=False)
 class Staged:
-    """A prepared write: its steps, and the state after them."""
+    """A prepared write: its steps, and the state after them.
 
+    The first step encodes the records in the thread that writes, and adds all that this class has but `end`
+    and `closed`. The event loop reads them when the write has ended.
+    """
+
+    end: int
     steps: list[Step] = field(default_factory=list)
     placed: list[_Placed] = field(default_factory=list)
     opened: list[Segment] = field(default_factory=list)
     created: list[Path] = field(default_factory=list)
+    files: dict[Path, OpenFile] = field(default_factory=dict)
+    """The files of `opened`."""
+    written: list[OpenFile] = field(default_factory=list)
+    """The files that are written."""
     closed: list[Segment] = field(default_factory=list)
     """Filled by `apply`: the segments that the write closed."""
-    end: int = 0
+
+    def has_begun(self, work: Work) -> bool:
+        """Whether the work of these steps, which failed, got as far as its writes."""
+        return work.failed is not self.steps[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What a write begins with. `closed_file`: see `Segments`."""
+
+    chunks: Sequence[Chunk | Appends]
+    size: int
+    settings: LogSettings
+    sync: bool
+    segment: Segment
+    file: OpenFile
+    closed_file: OpenFile | None
 
 
 def segment_path(folder: Path, base: int) -> Path:
@@ -119,20 +145,40 @@ class Segments:
 
     # -- writing
 
-    def stage(self, chunks: Sequence[Chunk], size: int, settings: LogSettings, *, sync: bool) -> Staged:
+    def stage(
+        self, chunks: Sequence[Chunk | Appends], size: int, settings: LogSettings, *, sync: bool
+    ) -> Staged:
         """Prepare to write the records of `chunks` (together `size` bytes); `sync` adds a sync.
+
+        Until the write has ended, no other call may change the active segment.
+
+        Raises:
+            OSError: the active segment cannot be opened or created.
+        """
+        segment, staged = self.active, Staged(chunks[-1].end)
+        is_new = not segment.bytes and not segment.exists
+        file = self._reading.file(segment.path, create=is_new)
+        if is_new:
+            staged.created.append(segment.path)
+        writing = _Writing(chunks, size, settings, sync, segment, file, self._closed_file)
+        staged.steps.append(Call(partial(self._encode, staged, writing)))
+        return staged
+
+    def _encode(self, staged: Staged, writing: _Writing) -> None:
+        """In the thread that writes, because a megabyte takes a millisecond.
 
         Raises:
             OSError: a new segment cannot be created.
         """
-        staged = Staged(end=chunks[-1].base + len(chunks[-1]))
-        segment, position = self.active, self.active.bytes
+        segment, file, settings = writing.segment, writing.file, writing.settings
+        position, first_ms, steps = segment.bytes, segment.first_timestamp_ms, staged.steps
         # All writes to a file in one work have the same `size_before`: a failure undoes all or none.
-        began, first_ms = position, segment.first_timestamp_ms
+        began = position
         # A segment is synced before its successor gets its first byte: see the laws of this module.
-        if not position and self._closed_file:
-            staged.steps.append(SyncFile(self._closed_file))
-        for piece in record.batches(join(chunks), size):
+        if not position and writing.closed_file:
+            steps.append(SyncFile(writing.closed_file))
+        chunks = [chunk.joined() if isinstance(chunk, Appends) else chunk for chunk in writing.chunks]
+        for piece in record.batches(join(chunks), writing.size):
             now_ms = piece.timestamps[0]
             if position and must_roll(
                 first_timestamp_ms=first_ms,
@@ -142,39 +188,36 @@ class Segments:
                 segment_bytes=settings.segment_bytes,
             ):
                 # The old segment before the first byte of the new one.
-                staged.steps.append(SyncFile(self._reading.file(segment.path)))
-                segment, position, began = (
-                    Segment(segment_path(self.folder, piece.base), piece.base, piece.base),
-                    0,
-                    0,
-                )
+                steps.append(SyncFile(file))
+                path, position, began = segment_path(self.folder, piece.base), 0, 0
+                segment = Segment(path, piece.base, piece.base)
+                # Not by `Reading`, which only the event loop uses.
+                file = staged.files[path] = OpenFile(self._reading.files, path, create=True, write=True)
                 staged.opened.append(segment)
+                staged.created.append(path)
             if not position:
                 first_ms = now_ms
-                if not segment.exists:
-                    self._reading.file(segment.path, create=True)
-                    staged.created.append(segment.path)
-                staged.steps.append(SyncFolder(self.folder))  # the file's name must survive a power loss too
+                steps.append(SyncFolder(self.folder))  # the file's name must survive a power loss too
             buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
-            staged.steps.append(
-                Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists)
-            )
+            steps.append(Write(file, buffers, position, began, created=not segment.exists))
+            staged.written.append(file)
             entries = producers.entries_of(piece.marks) if piece.marks else None
             end, last_ms = piece.base + len(piece), piece.timestamps[-1]
             staged.placed.append(
                 _Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries)
             )
             position += length
-        if sync:
-            staged.steps.append(SyncFile(self._reading.file(segment.path)))
-        return staged
+        if writing.sync:
+            steps.append(SyncFile(file))
 
     def apply(self, staged: Staged) -> list[Segment]:
         """Apply a write that has ended; return the segments that it closed."""
         closed: list[Segment] = []
         current = self.active
         self._closed_file = None
+        for file in staged.files.values():
+            self._reading.keep(file)
         for segment in staged.opened:
             # The value is that of the first record. A closed segment ages by its last record.
             self.active.noticed_ms = None
