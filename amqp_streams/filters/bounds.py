@@ -51,7 +51,10 @@ class Bounds:
         """
         # `latest` is known only at the attach, so the positions are resolved here and not when the filter is
         # compiled.
-        return max((_after(position, latest) for position in self.after), default=0)
+        # The usual cases first: an attach asks for each partition.
+        if len(self.after) <= 1:
+            return _after(self.after[0], latest) if self.after else 0
+        return max(_after(position, latest) for position in self.after)
 
     def end(self, latest: int) -> int | None:
         """Return the record number from which on no record matches; None if no condition limits it."""

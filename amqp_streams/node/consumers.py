@@ -79,6 +79,8 @@ class _Attach:
     group_link: GroupLink | None = None
     link: Pending | Consuming | None = None
     lookup: Lookup | None = None
+    opened: tuple[Partition, ...] = ()
+    """The partitions for which its cursor was opened."""
     refusal: PeerError | None = None
     ended: bool = False
 
@@ -320,6 +322,7 @@ class Consumers:
         if not attach.request.durable:
             self._grant(attach, None)
             return
+        attach.opened = self._partitions(attach)
         # `safe` needs what `open` returns, and is called later.
         opened: list[Progress] = []
 
@@ -337,7 +340,7 @@ class Consumers:
                 attach.request,
                 attach.log,
                 attach.group,
-                self._partitions(attach),
+                attach.opened,
                 partial(start_position, attach.filters, sought=attach.sought),
                 safe,
             )
@@ -358,7 +361,8 @@ class Consumers:
     def _grant(self, attach: _Attach, progress: Progress | None) -> None:
         group_link, filters, partitions = attach.group_link, attach.filters, self._partitions(attach)
         agnostic = group_link is None and attach.partition is None
-        if progress is not None and agnostic:  # the redirects may have changed while the attach waited
+        # The redirects may have changed while the attach waited, or a request has removed the cursor.
+        if progress is not None and agnostic and not self._is_open(attach, progress, partitions):
             self.cursors.widen(progress, partitions, partial(start_position, filters, sought=attach.sought))
         batching = attach.batching
         read_bytes = None if batching is None else batching.bytes
@@ -388,6 +392,10 @@ class Consumers:
             self._report(Granted(pending, consumer))
         self._name(attach, consumer)
         self.cursors.follow(consumer)
+
+    def _is_open(self, attach: _Attach, progress: Progress, partitions: tuple[Partition, ...]) -> bool:
+        """Whether the cursor has a position for each of these partitions."""
+        return partitions == attach.opened and self.cursors.find(progress.cursor.key) is progress.cursor
 
     def _partitions(self, attach: _Attach) -> tuple[Partition, ...]:
         """The partitions that a link will read."""

@@ -18,9 +18,9 @@ from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cu
 from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Run
 
-_POSITIONS_A_FLUSH: Final = 4096
-"""The most positions that one part of a flush examines, so that the event loop is not blocked. A link has one
-position for each of its partitions.
+_POSITIONS_A_FLUSH: Final = 1024
+"""The most positions that one part of a flush examines, in about a millisecond. A link has one position for
+each of its partitions.
 """
 
 
@@ -78,7 +78,6 @@ class KeptCursors:
         known = self._cursors.find(key)
         cursor, changes = self._cursors.attach(key, request.user, partitions, start)
         progress = Progress(cursor)
-        progress.follow(each.index for each in partitions)
         try:
             self._begin(cursor, partitions, changes, then)
         except StorageError as error:
@@ -93,7 +92,6 @@ class KeptCursors:
     ) -> None:
         """A link with a cursor reads these partitions from now on. Does not wait for the disk."""
         cursor, changes = self._cursors.attach(progress.cursor.key, progress.cursor.user, partitions, start)
-        progress.follow(each.index for each in partitions)
         self._begin(cursor, partitions, changes, lambda _failure, _now_ms: None)
 
     def _begin(
@@ -137,14 +135,14 @@ class KeptCursors:
         progress = consumer.progress
         if progress is not None:
             if run is not None:
-                progress.trackers[run.partition.index].sent(run.first, run.count)
+                progress.sent(run.partition.index, run.first, run.count)
             self._moved[consumer] = None
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
         """Record that these records have a final outcome."""
         progress = consumer.progress
         if progress is not None:
-            progress.trackers[partition_index].settled(first, count)
+            progress.settled(partition_index, first, count)
             self._moved[consumer] = None
 
     def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
@@ -242,7 +240,8 @@ class KeptCursors:
     def _advance(self, consumer: Consuming) -> None:
         progress = consumer.progress
         if progress is not None:
-            for partition, position in progress.positions(consumer.reader.positions):
+            examined = consumer.reader.passed(progress.cursor.positions)
+            for partition, position in progress.moved(examined):
                 self._cursors.advance(progress.cursor, partition, position)
 
     def _write(self, changes: Mapping[str, bytes | None]) -> None:

@@ -5,7 +5,7 @@ Spec: Event Streams 3.2; AMQP 3.5.5.
 Law: a record that was sent unsettled stays unsettled until its outcome is known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amqp_streams.streams.consuming.cursors import Cursor
@@ -14,26 +14,41 @@ from amqp_streams.streams.consuming.tracker import Tracker
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """The progress of one link: a tracker for each partition that it reads or has read."""
+    """The progress of one link.
+
+    `trackers`: of the partitions of which it has received records. Most partitions of a wide log have none:
+    with a tracker for each, the links of a node would have millions of objects.
+    """
 
     cursor: Cursor
     trackers: dict[int, Tracker] = field(default_factory=dict)
 
-    def follow(self, partitions: Iterable[int]) -> None:
-        """The link reads these partitions from the cursor's positions.
+    def sent(self, index: int, first: int, count: int) -> None:
+        """These records of a partition were sent unsettled."""
+        tracker = self.trackers.get(index)
+        if tracker is None:
+            tracker = self.trackers[index] = Tracker(self.cursor.positions[index])
+        tracker.sent(first, count)
 
-        Partitions that it already reads continue.
-        """
-        for index in partitions:
-            self.trackers.setdefault(index, Tracker(self.cursor.positions[index]))
+    def settled(self, index: int, first: int, count: int = 1) -> None:
+        """Records of a partition are final."""
+        tracker = self.trackers.get(index)
+        if tracker is not None:
+            tracker.settled(first, count)
 
-    def positions(self, examined: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    def moved(self, examined: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """By partition, the position to store: the lowest unsettled record, or the next record to read.
 
-        `examined`: by partition, the position of the link's reader. Records below it that were not sent were
-        skipped by filters, so the cursor can pass them.
+        `examined`: see `Reader.passed`. Records below these positions that were not sent were skipped by
+        filters, so the cursor can pass them. A partition may be missing if its position is still the stored
+        one.
         """
+        for index, position in examined:
+            tracker = self.trackers.get(index)
+            if tracker is None:
+                yield index, position
+            else:
+                # Before its position is read: records that no filter passed have no settlement to wait for.
+                tracker.skipped(position)
         for index, tracker in self.trackers.items():
-            # Before the position is read: records that no filter passed have no settlement to wait for.
-            tracker.skipped(examined.get(index, 0))
             yield index, tracker.position

@@ -7,7 +7,7 @@ so that a link whose filter rejects everything advances without delaying other l
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -228,8 +228,11 @@ class Reader:
 
     def _look(self) -> None:
         """Find the partitions with records to read. Retention may have removed all records of a partition."""
+        positions, cursors = self._positions, self._cursors  # a wide log has a thousand partitions
         for partition in self._partitions:
-            if max(self.position(partition.index), partition.start) < partition.end:
+            cursor = cursors.get(partition.index)
+            position = positions[partition.index] if cursor is None else cursor.position
+            if position < (end := partition.end) and partition.start < end:
                 self.wake(partition)
 
     def wake(self, partition: Partition) -> bool:
@@ -264,6 +267,29 @@ class Reader:
     def positions(self) -> dict[int, int]:
         """By partition, the number of the next record."""
         return {partition.index: self.position(partition.index) for partition in self._partitions}
+
+    def passed(self, positions: Mapping[int, int]) -> list[tuple[int, int]]:
+        """The partitions of which this reader is above these positions, and where it is."""
+        states, cursors, wanted = self._states, self._cursors, positions.get
+        # One comprehension: most partitions of a wide log do not move.
+        found = [
+            (index, position)
+            for index, position in enumerate(self._positions)
+            if position > wanted(index, position) and states[index] and index not in cursors
+        ]
+        for index, cursor in cursors.items():
+            if (position := cursor.position) > wanted(index, position):
+                found.append((index, position))
+        return found
+
+    def release(self) -> None:
+        """Drop all chunks and `asker`: the link has ended, and nothing is read any more.
+
+        Without references in a circle, the memory is free at once, and not when garbage is collected.
+        """
+        self.asker = None
+        for index in list(self._cursors):
+            self._close(index)
 
     def forget_chunks(self) -> None:
         """Drop all chunks; the next read asks the store again."""

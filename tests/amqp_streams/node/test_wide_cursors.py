@@ -1,9 +1,12 @@
-"""Cursors of wide logs are written in parts that are bounded by their positions, not only by their links."""
+"""Cursors of wide logs: what an attach, a write and an end of a link cost."""
 
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.node import cursors
+from amqp_streams.node import consumers, cursors
+from amqp_streams.storage.ports import Partition
+from amqp_streams.streams.consuming.start import resumed_position, start_position
+from amqp_streams.streams.consuming.tracker import Tracker
 from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
 
 
@@ -23,3 +26,49 @@ def test_few_links_with_many_partitions_are_written_in_parts(monkeypatch: pytest
     while bench.node.flush_cursors(NOW, 1000):
         parts += 1
     assert parts == 3
+
+
+def test_an_attach_looks_once_for_the_start_of_each_partition_and_keeps_no_object_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, kept = list[int](), list[int]()
+    start, resumed = start_position, resumed_position
+
+    def counted(filters: object, partition: Partition, **options: object) -> int:
+        looked.append(partition.index)
+        return start(filters, partition, **options)  # type: ignore[arg-type]  # what it was called with
+
+    def counted_again(filters: object, partition: Partition, *others: object) -> int:
+        kept.append(partition.index)
+        return resumed(filters, partition, *others)  # type: ignore[arg-type]  # what it was called with
+
+    monkeypatch.setattr(consumers, "start_position", counted)
+    monkeypatch.setattr(consumers, "resumed_position", counted_again)
+    bench = Bench()
+    bench.node.create("wide", LogSettings(partitions=64))
+    consumer = bench.consume(attach("wide", consumer=True, durable=True, filters=EARLIEST))
+    assert (looked, kept) == (list(range(64)), list(range(64)))
+    assert consumer.progress is not None
+    assert consumer.progress.trackers == {}
+
+
+def test_the_end_of_a_link_looks_only_at_the_partitions_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.node.create("wide", LogSettings(partitions=64))
+    consumer = bench.consume(attach("wide", consumer=True, durable=True, filters=EARLIEST))
+    bench.store.logs["wide"].partitions[7].append([b"a"], b"\0", NOW)
+    bench.store.commit()
+    bench.settle(consumer, *bench.read(consumer))
+    progress = consumer.progress
+    assert progress is not None
+    looked = 0
+
+    def counted(tracker: Tracker) -> int:
+        nonlocal looked
+        looked += 1
+        return tracker.next
+
+    monkeypatch.setattr(Tracker, "position", property(counted))
+    bench.node.detach(consumer, bench.now_ms)
+    assert looked == 1
+    assert progress.cursor.positions[7] == 1
