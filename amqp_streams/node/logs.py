@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.node.lookups import Answering, asked, carried_out
 from amqp_streams.node.writes import Wait
@@ -19,6 +19,7 @@ from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog, Use
 from amqp_streams.storage.questions import Create, Delete
 from amqp_streams.streams.access import EVERYTHING, Permissions
+from amqp_streams.streams.intake import AwaitedLogError
 from amqp_streams.streams.steps import finish
 
 _COMPARED_MAX: Final = 500
@@ -63,10 +64,11 @@ class Logs:
         self._ended: deque[str] = deque()
         self._beginning = False
 
-    def at(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
+    def at(self, address: str, permissions: Permissions = EVERYTHING, *, can_wait: bool = False) -> StoredLog:
         """The log at an address, created now if that is configured and permitted.
 
         Raises:
+            AwaitedLogError: the caller can wait, and `making` can create the log.
             PeerError: it does not exist.
         """
         log = self._store.logs.get(address)
@@ -76,6 +78,8 @@ class Logs:
         shown = address[:128]
         if self._auto_create_partitions and LOG_NAME.fullmatch(address):
             self._require_creating(address, permissions)
+            if can_wait:
+                raise AwaitedLogError(address)
             with suppress(ValueError):  # its creation was in flight
                 return self.create(address, self._created_settings)
             return self._store.logs[address]
@@ -96,6 +100,16 @@ class Logs:
         with suppress(ValueError):  # another node, or another attach, was first
             return (yield from self.creating(address, self._created_settings, connection))
         return self._store.logs.get(address)
+
+    def making(
+        self, address: str, permissions: Permissions, connection: Hashable
+    ) -> Answering[PeerError | StorageError | None]:
+        """Create the log at an address, as `arriving` does. Returns why it cannot be created."""
+        try:
+            yield from self.arriving(address, permissions, connection)
+        except (PeerError, StorageError) as error:
+            return error
+        return None
 
     @property
     def _created_settings(self) -> LogSettings:

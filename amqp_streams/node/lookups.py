@@ -139,8 +139,8 @@ class Lookup:
 class Lookups:
     """The attaches that wait for answers.
 
-    `on_answer`: set by the shell, called when the store has answered; then the shell calls `proceed`. None:
-    the shell cannot wait.
+    `on_answer`: set by the shell, called for each attach whose question was answered; for each call, the
+    shell calls `proceed` once. None: the shell cannot wait.
     """
 
     def __init__(self) -> None:
@@ -167,8 +167,11 @@ class Lookups:
         self._answered.pop(key, None)
 
     def proceed(self, now_ms: int) -> None:
-        """Continue the attaches whose questions were answered."""
-        while self._answered:
+        """Continue the attach whose question was answered first, if one is left.
+
+        One at a time: many may wait for one answer, and each may read a thousand partitions.
+        """
+        if self._answered:
             key = next(iter(self._answered))
             self._answered.pop(key)(now_ms)
 

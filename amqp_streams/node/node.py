@@ -82,7 +82,7 @@ class Node:
         self._logs = Logs(
             store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max
         )
-        self._intake = Intake(store, self.log, self._elsewhere)
+        self.making, self._intake = self._logs.making, Intake(store, self.log, self._elsewhere)
         self._numbering = Numbering(
             limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
         )
@@ -276,16 +276,16 @@ class Node:
     # -- logs
 
     def log(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
-        """The log at an address, created now if that is configured and permitted.
+        """The log at an address, created now if that is configured and permitted, and the shell cannot wait.
 
         Raises:
-            PeerError: the log does not exist, or another container has all of it.
+            PeerError: it does not exist (AwaitedLogError: `making` creates it), or another container has it.
         """
         # A log that exists here is served here, even if a redirect of the whole log matches.
         container = self.redirects.whole(address) if address not in self._store.logs else None
         if container is not None:
             raise container.error(address)
-        return self._logs.at(address, permissions)
+        return self._logs.at(address, permissions, can_wait=self.lookups.on_answer is not None)
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
         """Create a log.

@@ -33,6 +33,7 @@ from amqp_streams.wire.frames import FLOW_SIZE_MAX, Echo, EchoFinder
 from amqp_streams.wire.nuls import NulFinder
 
 _NUMBERS: Final = count(1)
+_HOLDING: Final = frozenset((Pause.DISK, Pause.QUOTA, Pause.LOG))
 
 
 class AmqpConnection:
@@ -293,8 +294,8 @@ class AmqpConnection:
 
     @property
     def held(self) -> bool:
-        """Whether received bytes must wait: for the disk, or for the user's quota."""
-        return Pause.DISK in self._pauses or Pause.QUOTA in self._pauses
+        """Whether received bytes must wait: for the disk, for the user's quota, or for a new log."""
+        return not self._pauses.isdisjoint(_HOLDING)
 
     def pause(self, reason: Pause) -> None:
         """Stop reading from this client until no reason is left."""

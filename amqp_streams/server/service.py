@@ -133,7 +133,7 @@ class EventService:
         self.backlog = Turns(loop.call_soon, "received")
         """Connections whose received bytes need more than one loop iteration."""
         self.iteration = Iteration(loop.call_soon)
-        self._written: Final = OrderedCalls(loop.call_soon, self.iteration, self.effects.carry_out)
+        self._answers: Final = OrderedCalls(loop.call_soon, self.iteration, self.effects.carry_out)
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
@@ -354,11 +354,11 @@ class EventService:
         if failure is not None:
             log.error("state_not_written", reason=str(failure))
         # Many attaches may wait for one write; each of a wide log takes milliseconds.
-        self._written.add(lambda: self.node.state_written(number, failure, self.monotonic_ms()))
+        self._answers.add(lambda: self.node.state_written(number, failure, self.monotonic_ms()))
 
     def _looked_up(self) -> None:
-        self.node.lookups.proceed(self.monotonic_ms())
-        self.effects.carry_out()
+        # Many attaches may wait for the creation of one log.
+        self._answers.add(lambda: self.node.lookups.proceed(self.monotonic_ms()))
 
     def reassociate(self) -> None:
         """Apply changed redirects.

@@ -30,6 +30,14 @@ from amqp_streams.wire.sections import (
 )
 
 
+class AwaitedLogError(PeerError):
+    """The log at `address` does not exist, and the caller can wait until it is created."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(names.NOT_FOUND, f"log {address!r} is not created yet: send the message again")
+        self.address = address
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
     """Received messages, what is stored of each and in which format, and the time."""
@@ -85,7 +93,9 @@ class _Batch:
 
 
 class Intake:
-    """Routes batches. `log_at` returns the log of an address, may create it on demand, and raises PeerError.
+    """Routes batches.
+
+    `log_at` returns the log of an address, may create it on demand, and raises AwaitedLogError or PeerError.
 
     `elsewhere` returns the partitions of a log that other containers serve.
     """
@@ -215,6 +225,11 @@ class Intake:
             indices = kept if part.indices is None else [kept[index] for index in part.indices]
             receipt.parts.append(replace(part, indices=indices))
         receipt.refused += [(kept[index], reason) for index, reason in others.refused]
+        if others.awaited is not None:
+            index, address = others.awaited
+            receipt.awaited = kept[index], address
+            # They are looked at again.
+            receipt.refused = [each for each in receipt.refused if each[0] < kept[index]]
 
     def _route(self, grant: Producing, batch: _Batch) -> None:
         log, bound = grant.log, grant.partition
@@ -274,6 +289,10 @@ class Intake:
         for index, message in enumerate(batch.messages):
             try:
                 producing = self.relayed_to(grant, message)
+            except AwaitedLogError as error:
+                # Later messages wait as well: the messages of a link are stored in their order.
+                batch.receipt.awaited = index, error.address
+                return
             except (PeerError, StorageError) as error:  # StorageError: a log could not be created on demand
                 batch.receipt.refused.append((index, error))
                 continue
@@ -293,6 +312,7 @@ class Intake:
         """The grant for the log in the message's field `to`.
 
         Raises:
+            AwaitedLogError: the log must be created first.
             PeerError: the field is missing, or the log does not exist or may not be used.
             StorageError: the log could not be created on demand.
         """

@@ -1,6 +1,7 @@
 """What became of the messages of one or more transfers: their commits, and what was refused.
 
-Law: each message is in exactly one of these: a part, the settled ones, the refused ones.
+Law: each message is in exactly one of these: a part, the settled ones, the refused ones, those that wait for
+the creation of a log.
 """
 
 from collections.abc import Sequence
@@ -44,12 +45,15 @@ class Receipt:
     `parts`: what the partitions took. `refused`: the indices of refused messages, with the error. `settled`:
     indices of repetitions of an idempotent producer that are durable. `invalid`: the index and the error of
     the first event because of which a batch that stays together was refused: then nothing of it was added.
+    `awaited`: the index of a message whose log must be created first, and the address of the log. Nothing
+    was done with this message and those after it.
     """
 
     parts: list[Part] = field(default_factory=list)
     refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
     settled: Sequence[int] = ()
     invalid: tuple[int, PeerError | StorageError] | None = None
+    awaited: tuple[int, str] | None = None
 
     def spoil(self) -> bool:
         """If an event of a batch that stays together was refused, refuse the batch; returns whether it is."""

@@ -16,7 +16,7 @@ from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.storage.ports import Formats
 from amqp_streams.streams.attach import AttachRequest, Producing, Relaying
-from amqp_streams.streams.intake import Intake, target
+from amqp_streams.streams.intake import AwaitedLogError, Intake, target
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.steps import Steps
@@ -29,7 +29,8 @@ class Taken:
     """What became of a batch of `count` events and of `bytes` bytes, decompressed; 0: they are not known.
 
     `receipt`: what must become durable before the outcome is sent. `refused`: the error of the outcome; None:
-    accepted. `released`: the link is suspended, so the outcome is released.
+    accepted. `released`: the link is suspended, so the outcome is released. `awaited`: the address of a log
+    that must be created first; nothing was done with the batch.
     """
 
     receipt: Receipt
@@ -37,6 +38,7 @@ class Taken:
     bytes: int = 0
     refused: PeerError | StorageError | None = None
     released: bool = False
+    awaited: str | None = None
 
 
 class Sends:
@@ -81,6 +83,8 @@ class Sends:
             if producing.numbered is not None and not producing.batch_events:
                 raise PeerError(names.NOT_ALLOWED, _NOT_NEGOTIATED)
             wanted = target(producing, batch.encoded)
+        except AwaitedLogError as error:
+            return Taken(nothing, awaited=error.address)
         except (PeerError, StorageError) as error:
             return self._rejected(grant, nothing, error, count, size)
         receipt = yield from self._taken(producing, batch, wanted, now_ms)

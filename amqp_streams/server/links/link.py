@@ -34,6 +34,8 @@ class Pause(Enum):
     """Too many received bytes wait for the disk."""
     QUOTA = auto()
     """The user exceeded its quota of bytes."""
+    LOG = auto()
+    """A message waits for the creation of its log."""
     TURN = auto()
     """Processing the received bytes takes more than one loop iteration."""
     STOPPING = auto()

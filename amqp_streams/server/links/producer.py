@@ -4,23 +4,25 @@ With a null target, it appends each message to the log that the message names. S
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import storage_refusal
+from amqp_streams.node.writes import Wait
 from amqp_streams.proton import links, outcomes, receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
 from amqp_streams.server.links.sent_batch import SentBatch
+from amqp_streams.storage.formats.chunks import formats_at
 from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.receipts import Part
 from amqp_streams.streams.sends import Taken
-from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.formats import UNKNOWN
 
 _UNREADABLE: Final = (
@@ -30,12 +32,10 @@ _UNREADABLE: Final = (
 _SUSPENDED: Final = "a batch of this link was rejected: send a batch that resumes the link first"
 
 
-class _Taking(NamedTuple):
-    """A batch of `size` bytes that needs more steps."""
-
-    delivery: Pointer
-    size: int
-    steps: Steps[Taken]
+Taking: TypeAlias = Generator[Wait | None, None, Callable[[], None]]
+"""Messages that need more steps. The step after a `Wait` is due when the wait is over. The result is called
+after the last step.
+"""
 
 
 class ProducerLink(IncomingLink[Producing | Relaying]):
@@ -44,7 +44,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     `second`: the sender settles after the node (rcv-settle-mode second).
     """
 
-    __slots__ = ("behind", "second", "taking")
+    __slots__ = ("_wait", "behind", "second", "taking")
 
     def __init__(
         self,
@@ -60,8 +60,15 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.second = second
         self.behind = False
         """Deliveries wait for a later loop iteration."""
-        self.taking: _Taking | None = None
-        """The batch that needs more steps."""
+        self.taking: Taking | None = None
+        """The batch, or the messages to a log that is being created, that need more steps."""
+        self._wait: Wait | None = None
+        """What they wait for."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next step of `taking` must wait."""
+        return self._wait is not None and not self._wait.over
 
     def top_up(self) -> None:
         """Grant credit before it runs out.
@@ -110,7 +117,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         """
         waited, self.behind = self.behind, False
         if self.taking is None and not self.owner.formats.awaits(self.endpoint, names.BATCH_MESSAGE_FORMAT):
-            return self._append(self.arrived())
+            count = self._append(self.arrived())
+            self.behind = self.taking is not None
+            return count
         if not waited:
             until = min(until, self.service.iteration.batches_end_s())
         taken = 0
@@ -118,6 +127,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         # the connection is held when too many bytes wait for the disk, and what has arrived waits too.
         while waited or (perf_counter() <= until and (self.taking is not None or not self.owner.held)):
             waited = False
+            if self.waits:
+                self.owner.pause(Pause.LOG)
+                break
             if self.taking is not None:
                 self._continue(self.taking)
                 continue
@@ -144,40 +156,98 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             for delivery in deliveries:
                 self._release(delivery)
         elif deliveries:
-            receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms(), formats)
-            for index, reason in receipt.refused:
-                self._refuse(deliveries[index], reason)
-            # Repetitions that are stored already.
-            if receipt.settled:
-                self._accept([deliveries[index] for index in receipt.settled])
-            for wait in receipt.waits():
-                indices = wait.indices
-                chosen = deliveries if indices is None else [deliveries[index] for index in indices]
-                self.service.await_commit(self, chosen, wait)
-                if wait.queue.alone:
-                    self.service.stall(self, wait.queue)
+            awaited = self._receive(deliveries, arrivals.messages, formats)
+            if awaited is not None:
+                self.taking = self._relay(deliveries, arrivals.messages, formats, awaited)
+                self._continue(self.taking)
         if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
             self.top_up()
         return taken
 
+    def _receive(
+        self, deliveries: Sequence[Pointer], messages: list[bytes], formats: Formats
+    ) -> tuple[int, str] | None:
+        """Append messages. Returns `Receipt.awaited`."""
+        receipt = self.service.node.receive(self.grant, messages, self.service.now_ms(), formats)
+        for index, reason in receipt.refused:
+            self._refuse(deliveries[index], reason)
+        # Repetitions that are stored already.
+        if receipt.settled:
+            self._accept([deliveries[index] for index in receipt.settled])
+        for wait in receipt.waits():
+            indices = wait.indices
+            chosen = deliveries if indices is None else [deliveries[index] for index in indices]
+            if indices is None and receipt.awaited is not None:
+                chosen = deliveries[: receipt.awaited[0]]
+            self.service.await_commit(self, chosen, wait)
+            if wait.queue.alone:
+                self.service.stall(self, wait.queue)
+        return receipt.awaited
+
+    def _relay(
+        self,
+        deliveries: Sequence[Pointer],
+        messages: list[bytes],
+        formats: Formats,
+        awaited: tuple[int, str] | None,
+    ) -> Taking:
+        """Create the log that the message at an index names, then append this message and those after it."""
+        while awaited is not None:
+            first, address = awaited
+            error = yield from self._make(address)
+            if error is not None:
+                self._refuse(deliveries[first], error)
+                first += 1
+            deliveries, messages = deliveries[first:], messages[first:]
+            formats = formats_at(formats, slice(first, None))
+            awaited = self._receive(deliveries, messages, formats) if messages else None
+        return self.top_up
+
+    def _make(self, address: str) -> Generator[Wait, None, PeerError | StorageError | None]:
+        assert isinstance(self.grant, Relaying), "a link with a target has its log"
+        return (yield from self.service.node.making(address, self.grant.permissions, self.owner.number))
+
     def _take_batch(self, delivery: Pointer, message: bytes) -> None:
         """Begin to append the events of a batch. Batches come one by one, see `take`."""
-        steps = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
-        self.taking = _Taking(delivery, len(message), steps)
-        self.service.iteration.unfinished.add(self)
+        self.taking = self._batch(delivery, message)
         self._continue(self.taking)
 
-    def _continue(self, taking: "_Taking") -> None:
-        """Do one step of a batch."""
+    def _batch(self, delivery: Pointer, message: bytes) -> Taking:
+        while True:
+            taken: Taken = yield from self.service.node.receive_batch(
+                self.grant, message, self.service.now_ms()
+            )
+            if taken.awaited is None:
+                break
+            error = yield from self._make(taken.awaited)
+            if error is not None:
+                taken = replace(taken, refused=error)
+                break
+        return partial(self._taken, delivery, len(message), taken)
+
+    def _continue(self, taking: Taking) -> None:
+        """Do one step of `taking`."""
+        # While a batch is unfinished, other batches wait. A batch that waits for the disk must not hold them.
+        unfinished = self.service.iteration.unfinished
         try:
-            next(taking.steps)
+            self._wait = next(taking)
         except StopIteration as end:
             self._forget_batch()
-            self._taken(taking, end.value)
+            end.value()
+            return
+        if self.taking is not taking:  # the step has closed the link
+            self._wait = None
+        elif self._wait is None:
+            unfinished.add(self)
+        else:
+            unfinished.discard(self)
+            if self.waits:
+                self.owner.pause(Pause.LOG)
+            self._wait.then(partial(self.owner.resume, Pause.LOG))
 
-    def _taken(self, taking: "_Taking", taken: Taken) -> None:
-        delivery, throttle = taking.delivery, self.owner.account.bytes_in
-        if throttle is not None and (more := taken.bytes - taking.size) > 0:  # it was compressed
+    def _taken(self, delivery: Pointer, size: int, taken: Taken) -> None:
+        throttle = self.owner.account.bytes_in
+        if throttle is not None and (more := taken.bytes - size) > 0:  # it was compressed
             throttle.spend(self, 1, taken.bytes, arrived=more)
             self._hold_back(throttle.debt_ms())
         if taken.released:
@@ -194,11 +264,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 self.service.stall(self, wait.queue)
 
     def _forget_batch(self) -> None:
-        self.taking = None
+        if self.waits:
+            self.owner.resume(Pause.LOG)
+        self.taking = self._wait = None
         self.service.iteration.unfinished.discard(self)
 
     def let_go(self) -> None:
-        """Drop the bytes of an incomplete message, and the batch that needs more steps."""
+        """Drop the bytes of an incomplete message, and the messages that need more steps."""
         self._forget_batch()
         super().let_go()
 

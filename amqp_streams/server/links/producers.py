@@ -26,8 +26,8 @@ class Producers:
 
     @property
     def taking(self) -> bool:
-        """Whether a link has a batch that needs more steps."""
-        return any(link.taking is not None for link in self.behind)
+        """Whether a link has messages that need more steps now."""
+        return any(link.taking is not None and not link.waits for link in self.behind)
 
     def take_all(self, until: float) -> None:
         """Let all links take what has arrived. `until`: see `ProducerLink.take`."""

@@ -94,8 +94,8 @@ class Iteration:
 class OrderedCalls:
     """Makes calls in the order in which they were added, within the time of each loop iteration.
 
-    It makes at least one call in an iteration. `soon`: schedules a call for the next iteration. `then`:
-    called after the calls of an iteration.
+    While calls wait, it makes at least one in an iteration. `soon`: schedules a call for the next iteration.
+    `then`: called after the calls of an iteration.
     """
 
     __slots__ = ("_calls", "_iteration", "_scheduled", "_soon", "_then")
@@ -115,7 +115,13 @@ class OrderedCalls:
     def add(self, call: Callable[[], None]) -> None:
         """Make this call now, if it is the only one and the iteration has time, or later."""
         self._calls.append(call)
-        if not self._scheduled:
+        if self._scheduled:
+            return
+        # Many answers may come in one iteration, one after the other.
+        if perf_counter() > self._iteration.ends_s():
+            self._scheduled = True
+            self._soon(self._some)
+        else:
             self._some()
 
     def _some(self) -> None:

@@ -261,17 +261,6 @@ def test_many_attaches_to_a_log_that_is_being_created_take_no_stack() -> None:
     assert {each.outcome for each in sent} == {"accepted"}
 
 
-def test_a_message_to_a_log_that_is_being_created_is_stored() -> None:
-    """A sender without a target cannot wait for the store."""
-    node = PausedNode(auto_create_partitions=1)
-    manager, pair = Manager(node), EnginePair(node)
-    sender = pair.sender(None)
-    manager.ask("CREATE", "new")
-    (sent,) = pair.send(sender, proton.Message(body=1, address="new"))
-    assert sent.outcome == "accepted"
-    assert manager.statuses() == [201]
-
-
 def test_events_for_a_log_that_is_being_deleted_are_refused_and_other_logs_take_theirs() -> None:
     node = PausedNode()
     manager, pair = Manager(node), EnginePair(node)

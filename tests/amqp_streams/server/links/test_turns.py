@@ -246,9 +246,22 @@ def test_calls_keep_their_order_and_take_turns(monkeypatch: pytest.MonkeyPatch) 
     calls.calls.add(lambda: calls.add("added by the first one"))
     calls.add("b")
     calls.add("c")
-    assert calls.made == ["then"]
+    assert calls.made == []
     calls.run()
-    assert calls.made == ["then", "added by the first one", "then", "b", "then", "c", "then"]
+    assert calls.made == ["then", "b", "then", "c", "then", "added by the first one", "then"]
+
+
+def test_calls_of_one_iteration_have_its_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", 60.0)
+    calls = Calls()
+    calls.add("a")
+    monkeypatch.setattr(Iteration, "ends_s", lambda _: 0.0)  # the first call took all of it
+    calls.add("b")
+    calls.add("c")
+    assert calls.made == ["a", "then"]
+    calls.later.popleft()()
+    calls.later.popleft()()
+    assert calls.made == ["a", "then", "b", "then"]
 
 
 def test_calls_are_made_at_once_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +280,9 @@ def test_a_call_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
         calls.add("b")
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        calls.calls.add(fails)
+    calls.calls.add(fails)
     calls.add("c")
+    with pytest.raises(ZeroDivisionError):
+        calls.run()
     calls.run()
-    assert calls.made == ["then", "b", "then", "c", "then"]
+    assert calls.made == ["then", "c", "then", "b", "then"]

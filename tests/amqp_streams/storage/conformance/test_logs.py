@@ -1,10 +1,13 @@
 """Logs of every store: created, changed, deleted."""
 
+from functools import partial
+
 import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.ports import Partition
+from amqp_streams.storage.ports import LATER, Later, Partition, ReadRequest, StoredLog
+from amqp_streams.storage.questions import Create
 from tests.amqp_streams.storage.conftest import NOW, Hand, read_all
 
 
@@ -20,6 +23,38 @@ def test_a_log_is_made_once_and_found_by_its_name(hand: Hand) -> None:
         hand.store.create("a.b-c_1", LogSettings(), incarnation="other")
     with pytest.raises(ValueError, match="not a valid log name"):
         hand.store.create("../a", LogSettings(), incarnation="other")
+
+
+def test_of_two_creations_at_once_one_makes_the_log_and_the_other_finds_it(hand: Hand) -> None:
+    ready: list[int] = []
+    asked = {
+        number: (
+            Create("twin", LogSettings(partitions=number), str(number)),
+            ReadRequest(number, partial(ready.append, number)),
+        )
+        for number in (1, 2)
+    }
+    outcomes = {number: _asked(hand, *each) for number, each in asked.items()}
+    while waiting := [number for number, each in outcomes.items() if each is LATER]:
+        hand.loop.run_until(partial(bool, ready))
+        ready.clear()
+        outcomes |= {number: _asked(hand, *asked[number]) for number in waiting}
+    made = hand.store.logs["twin"]
+    found = outcomes.pop(len(made.partitions))
+    assert found is made or found == made
+    assert made.incarnation == str(len(made.partitions))
+    (refused,) = outcomes.values()
+    assert isinstance(refused, ValueError)
+    assert "exists" in str(refused)
+    hand.write(made.partitions[0], b"a")
+    assert read_all(made.partitions[0]) == [b"a"]
+
+
+def _asked(hand: Hand, question: Create, request: ReadRequest) -> StoredLog | Later | ValueError | None:
+    try:
+        return hand.store.ask(question, request)
+    except ValueError as error:
+        return error
 
 
 def test_a_deleted_log_does_not_exist_and_its_pending_appends_fail(hand: Hand, partition: Partition) -> None:
