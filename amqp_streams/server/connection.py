@@ -451,3 +451,5 @@ class AmqpConnection:
             self._engine = None
         self._security.end()
         self._service.effects.carry_out()  # last, so that no effect finds a link of this connection
+        # Without references in a circle, the memory is free at once.
+        self._dispatch = self._flows = None

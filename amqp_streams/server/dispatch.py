@@ -435,13 +435,14 @@ class Dispatch:
                 self.producers.remove(link)
             case ConsumerLink():
                 link.report_settled()
-                link.asked.cancel()
                 self._service.confirming.forget(link)
                 if link.watched:
                     self._watched = [consumer for consumer in self._watched if consumer is not link]
                 account.forget(link)
                 self.consumers.pop(link, None)
         self._service.effects.detached(link, closed=closed)
+        if isinstance(link, ConsumerLink):
+            link.release()  # last: the node has asked its reader how far it came
 
     def watch(self) -> None:
         """Find the consumers whose settlements must be reported."""

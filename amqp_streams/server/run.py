@@ -6,7 +6,6 @@ connections, close the connections with the reason, commit and sync what is pend
 """
 
 import asyncio
-import gc
 import signal
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.console import Console, node_url
+from amqp_streams.server.garbage import Garbage
 from amqp_streams.server.identity.guard import Guard
 from amqp_streams.server.identity.password_checks import RUNNING_MAX
 from amqp_streams.server.identity.users import UsersFile
@@ -136,6 +136,7 @@ class Server:
         self._admin: AdminServer | None = None
         self._console: Console | None = None
         self._listeners: Listeners | None = None
+        self._garbage: Garbage | None = None
         self._reload_when_ready = False
         self._place: Final = str(settings.data_dir or "Kafka")
         """Where the events are, for people."""
@@ -184,9 +185,8 @@ class Server:
         if self._admin is not None:
             self._admin.phase = Phase.READY
             self._admin.console = self._console
-        # Without garbage: what is frozen is never collected.
-        gc.collect()
-        gc.freeze()  # start-up objects stay alive, so later collections skip them
+        self._garbage = Garbage(asyncio.get_running_loop())
+        self._garbage.start()
         warn_if_open(settings)
         if self._reload_when_ready:
             self.reload()
@@ -275,6 +275,8 @@ class Server:
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
+        if self._garbage is not None:
+            self._garbage.stop()
         if self.service is not None:
             # Regular work first: it must not touch links while they end.
             self.service.stop()

@@ -42,7 +42,7 @@ class SecurityLayer:
     def __init__(self, guard: Guard, channel: ByteChannel, admit: Callable[[Login, bytes], None]) -> None:
         self._guard: Final = guard
         self._channel: Final = channel
-        self._admit: Final = admit
+        self._admit: Callable[[Login, bytes], None] | None = admit
         self._sasl: sasl.SaslServer | None = sasl.SaslServer(guard.mechanisms(channel))
         self._asking = False
         self._held = False
@@ -59,7 +59,7 @@ class SecurityLayer:
 
     def end(self) -> None:
         """Ignore all further bytes: the channel closes."""
-        self._sasl = None
+        self._sasl = self._admit = None
 
     def _perform(self, events: list[sasl.Event]) -> None:
         for event in events:
@@ -127,7 +127,8 @@ class SecurityLayer:
 
     def _let_in(self, login: Login, leftover: bytes) -> None:
         self._sasl = None
-        self._admit(login, leftover)
+        if self._admit is not None:  # the channel has not ended meanwhile
+            self._admit(login, leftover)
 
     def _without_sasl(self, leftover: bytes) -> None:
         if self._guard.anonymous_allowed(self._channel):

@@ -207,6 +207,12 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.effects.detached(self)
             self.service.effects.soon()
 
+    def release(self) -> None:
+        """Drop what refers back to this link, which has ended: see `Reader.release`."""
+        self.asked.cancel()
+        del self.asked
+        self.grant.reader.release()
+
     def evict(self, error: PeerError, by: Owner | None = None) -> None:
         """Close now because another link owns the cursor or the partition.
 

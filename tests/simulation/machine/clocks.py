@@ -113,12 +113,14 @@ class _Time:
         return self._schedule.now_us / (1000 * MS)
 
 
-class _NoCollector:
-    """Replaces the module `gc` where a node starts: objects of earlier runs must not stay in memory."""
+class _NoGarbage:
+    """In place of a node's rule for garbage: objects of earlier runs must not stay in memory."""
 
-    def collect(self) -> None: ...
+    def __init__(self, loop: object) -> None: ...
 
-    def freeze(self) -> None: ...
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @contextmanager
@@ -128,7 +130,7 @@ def clocks(schedule: Schedule, wall: Callable[[], int], steps: Steps, random: Ra
     patches: list[Any] = [
         patch.object(service, "time", _Time(schedule, wall)),
         patch.object(service.uuid, "uuid4", lambda: UUID(int=random.getrandbits(128))),
-        patch.object(run, "gc", _NoCollector()),
+        patch.object(run, "Garbage", _NoGarbage),
         patch.object(os, "urandom", random.randbytes),
     ]
     patches += [
