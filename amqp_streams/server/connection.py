@@ -176,6 +176,7 @@ class AmqpConnection:
         """Continue with what has arrived. See `turns.Worker`."""
         if self._lost or self._engine is None or self._dispatch is None:
             return False
+        until = perf_counter() + TURN_S
         done = self._run()
         if done:
             # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
@@ -184,7 +185,7 @@ class AmqpConnection:
                 self.resume(Pause.TURN)
         self._end_turn(done)
         if done and self._pieces.waiting and not self.held:
-            self._take(self._pieces.take_all(), perf_counter() + TURN_S, waited=True)
+            self._take(self._pieces.take_all(), until, waited=True)
         return False  # `_end_turn` has added this connection again if work is left
 
     def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:

@@ -45,7 +45,7 @@ from amqp_streams.streams.steps import Steps
 
 PUMPS_A_TURN: Final = 64
 """How many consumer links are pumped before the loop serves its sockets again."""
-PUMP_TURN_S: Final = 0.002
+PUMP_TURN_S: Final = 0.001
 """How long consumer links are pumped before the loop serves its sockets again, in seconds. The current link
 may exceed it.
 """
@@ -53,8 +53,8 @@ QUEUE_SHARE: Final = 4
 """A commit queue of one partition may have a quarter of `limits.pending_bytes` waiting. Beyond it, the links
 of the partition get no credit.
 """
-CURSORS_A_TURN: Final = 250
-"""How many cursors are written before the loop serves its sockets again."""
+CURSORS_A_TURN: Final = 50
+"""How many cursors are written before the loop serves its sockets again: about a millisecond."""
 
 log = structlog.get_logger("amqp_streams")
 
