@@ -347,13 +347,39 @@ def create_log(files: Files, root: Path, log: LogRecord) -> None:
         OSError: the disk failed; the log does not exist.
     """
     # Made in the trash and then renamed: after a crash, the log is complete, or the next start removes it.
-    folder = root / "trash" / f"new-{log.uid:016x}"
-    files.mkdir(folder)
-    for index in range(log.settings.partitions):
-        files.mkdir(folder / str(index))
-    write_log(files, folder, log)
-    files.rename(folder, root / "logs" / log.name)
-    files.fsync_dir(root / "logs")
+    made, folder = root / "trash" / f"new-{log.uid:016x}", root / "logs" / log.name
+    try:
+        files.mkdir(made)
+        for index in range(log.settings.partitions):
+            files.mkdir(made / str(index))
+        write_log(files, made, log)
+        files.rename(made, folder)
+        try:
+            files.fsync_dir(root / "logs")
+        except OSError:
+            # Back into the trash: otherwise the next start finds a log whose creation failed.
+            files.rename(folder, made)
+            raise
+    except OSError:
+        # Clients repeat what failed, and on a full disk each attempt would leave its folders.
+        with contextlib.suppress(OSError):
+            remove_tree(files, made)
+        raise
+
+
+def update_log(files: Files, folder: Path, log: LogRecord, *, old: LogRecord) -> None:
+    """Replace `log.json` of a log durably.
+
+    Raises:
+        OSError: the disk failed; the file has the settings of `old`, if the disk took them.
+    """
+    try:
+        write_log(files, folder, log)
+    except OSError:
+        # The file may have its new content already, and the next start must not use settings that failed.
+        with contextlib.suppress(OSError):
+            write_log(files, folder, old)
+        raise
 
 
 def remove_tree(files: Files, path: Path) -> None:

@@ -123,7 +123,8 @@ class Logs:
             raise ValueError(message)
         log = LogRecord(name, old.uid, old.incarnation, settings)
         # Only after the file is durable: if the write fails, the old settings stay in use.
-        yield from self._on_disk(name, partial(catalog.write_log, parts.files, self._folder(name), log))
+        write = partial(catalog.update_log, parts.files, self._folder(name), log, old=old)
+        yield from self._on_disk(name, write)
         partitions = self.partitions(name)
         for partition in partitions:
             partition.settings = settings
@@ -177,10 +178,10 @@ class Logs:
     def _resume(self, partitions: Iterable[PartitionLog], error: OSError) -> None:
         """Continue with partitions whose deletion failed with this error, if the log is certainly kept."""
         for partition in partitions:
-            self._parts.flusher.resume(partition)
             if isinstance(error, catalog.UncertainDeletionError):
                 # The next start may find the log in the trash: nothing may be accepted until then.
                 self._parts.flusher.stop(partition, error)
+            self._parts.flusher.resume(partition)
         self._parts.can_commit()
 
     def _removed(self, _task: Task) -> None:

@@ -150,6 +150,8 @@ class Flusher:
         for base, size in runs:
             self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)
         self._due[partition] = None
+        # A sync that became due meanwhile was not begun, and commits may wait for its journal file.
+        self.settle(partition)
 
     def uses(self) -> dict[str, Use]:
         """How much of each bound is used, by name."""

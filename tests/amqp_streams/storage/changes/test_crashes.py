@@ -1,16 +1,18 @@
-"""A crash at any operation of a change."""
+"""A crash, or an error of the disk, at any operation of a change."""
 
 from collections.abc import Callable
+from errno import EIO, ENOSPC
 from pathlib import Path
 
 import pytest
 
 from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.questions import Create, Question, Update
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.changes.steps import DELETE, Fault, crash, opened
-from tests.amqp_streams.storage.conftest import NOW
+from tests.amqp_streams.storage.conftest import NOW, ROOT
 from tests.amqp_streams.storage.held import HeldHand
 
 
@@ -83,5 +85,59 @@ def _kill_after(count: int) -> Fault:
             raise Killed
         left[0] -= 1
         return 0
+
+    return fault
+
+
+# -- a disk that fails
+
+
+@pytest.mark.parametrize("error", [EIO, ENOSPC], ids=["fails", "full"])
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+@pytest.mark.parametrize("questions", QUESTIONS[:3], ids=lambda questions: type(questions[0]).__name__)
+def test_a_change_that_fails_at_any_operation_has_not_happened(
+    questions: tuple[Question], error: int, *, again: bool, power: bool
+) -> None:
+    """Also not after the next start. It leaves nothing behind, and can be repeated."""
+    for survived in range(200):
+        files = FaultyFiles()
+        hand, _ = opened(files)
+        before, paths = state(hand.held), _trash(files)
+        asked = hand.ask_later(questions[0])
+        happened = list[Path]()
+        files.fault = _fail_after(survived, error, happened)
+        hand.work()
+        files.fault = lambda operation, path: 0
+        if not happened:
+            assert survived > 2, "operations were counted"
+            return
+        try:
+            asked.again()
+        except StorageError:
+            assert (state(hand.held), _trash(files)) == (before, paths)
+            if again:
+                repeated = hand.ask_later(questions[0])
+                hand.work()
+                repeated.again()
+                before = state(hand.held)
+        else:
+            before = state(hand.held)
+        assert state(crash(hand, files, power=power)) == before
+    pytest.fail("the changes have an end")
+
+
+def _trash(files: FaultyFiles) -> list[str]:
+    return files.listdir(ROOT / "trash")
+
+
+def _fail_after(count: int, error: int, happened: list[Path]) -> Fault:
+    left = [count]
+
+    def fault(operation: str, path: Path) -> int:
+        if left[0] == 0:
+            happened.append(path)
+        left[0] -= 1
+        return error if left[0] == -1 else 0
 
     return fault

@@ -143,6 +143,35 @@ def test_a_commit_that_waits_for_records_of_a_log_continues_when_its_deletion_ha
     assert ("log" in hand.store.logs) == (fault is not None)
 
 
+def test_a_sync_that_a_failed_deletion_delayed_is_made_up_for() -> None:
+    """Otherwise a file of the journal would wait for it for ever, and all commits for the file."""
+    files = FaultyFiles()
+    hand, partition = opened(files)
+    other = hand.store.logs["other"].partitions[0]
+    append(hand, partition, b"z" * 100)
+    hand.held._flusher.flush(_log(partition))
+    hand.ask_later(DELETE)
+    to_the_disk(hand)
+    assert _log(partition).flushed_end == partition.end, "written to its segment, and not synced"
+    deletion = hand.held.keeper.tasks.popleft()
+    for _ in range(100):
+        before = other.end
+        other.append([b"y" * 1000], b"\0", NOW)
+        hand.commit_all()
+        if other.end == before:
+            break
+    else:
+        pytest.fail("the journal takes everything")
+    files.fault = fails("rename", "trash")
+    hand.held.keeper.submit(deletion)
+    hand.held.keeper.run(1)
+    files.fault = lambda operation, path: 0
+    hand.work()
+    assert other.end == before + 1
+    for _ in range(100):
+        append(hand, other, b"y" * 1000)
+
+
 def test_a_deleted_log_is_not_ahead_of_the_clock() -> None:
     hand = open_held(FaultyFiles())
     log = hand.store.create("log", LogSettings(partitions=100), incarnation="1")
