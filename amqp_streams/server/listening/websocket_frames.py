@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import uvicorn
+from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import Frame
@@ -57,10 +58,13 @@ class WebSocketFrames(WebSocketsSansIOProtocol):
         self._parsed = 0
         """Frames of the piece that is parsed now."""
         self._shared: Final[FrameTurns] = app_state[FRAMES]
+        self._rest = bytearray()
+        """What has arrived of a message after its first frame."""
 
     def data_received(self, data: bytes) -> None:
         if self._pieces.waiting:
             self._pieces.keep(data)  # the transport had received it before the pause
+            self._pause()
         else:
             self._take(memoryview(data), self._shared.iteration.ends_s())
 
@@ -88,10 +92,22 @@ class WebSocketFrames(WebSocketsSansIOProtocol):
         if self.transport.is_closing():
             self._pieces.clear()
         elif self._pieces.waiting:
-            self.transport.pause_reading()
+            self._pause()
             self._shared.turns.add(self)
         elif waited and not self.read_paused:
             self.transport.resume_reading()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        message = await super().receive()
+        # uvicorn reads on when its queue is empty. A client that sends tiny frames would otherwise send much
+        # more than is parsed in a turn, and all of it would wait in memory.
+        if self._pieces.waiting:
+            self._pause()
+        return message
+
+    def _pause(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
 
     def _parse(self, piece: memoryview) -> bool:
         self._parsed = 0
@@ -126,13 +142,21 @@ class WebSocketFrames(WebSocketsSansIOProtocol):
         if not event.fin:
             super().handle_bytes(event)  # the frames that continue this message refer to it
 
+    def handle_text(self, event: Frame) -> None:
+        self._parsed += 1
+        super().handle_text(event)
+
     def handle_cont(self, event: Frame) -> None:
         if event.data:
             self._parsed += 1
         else:
             self._count_empty()
-        if event.data or event.fin:
-            super().handle_cont(event)
+        # Not an object for each fragment: those of one byte would take fifty times the size of the message.
+        self._rest += event.data
+        if event.fin:
+            self.frames.append(bytes(self._rest))
+            self._rest = bytearray()
+            self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
         # The application refuses every text message. uvicorn would decode this one first, and log a traceback

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,53 @@ async def test_a_block_of_many_small_messages_is_parsed_in_pieces_and_in_order(
     await client.send(b"x" * 1_000_000)
     assert await take(client, 1_000_000) == b"x" * 1_000_000
     assert max(pieces) > PARSED_BYTES, "a byte of a large message costs little"
+
+
+async def test_clients_of_tiny_frames_do_not_make_the_node_hold_what_they_send(
+    start: Start, dial: Open, echoes: Echoes, pieces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application reads each message, and uvicorn then reads on from the socket, while others have their
+    turns.
+    """
+    held = list[int]()
+    take_ = WebSocketFrames._take
+
+    def noted(self: WebSocketFrames, *arguments: Any, **more: Any) -> None:
+        take_(self, *arguments, **more)
+        held.append(self._pieces.waiting)
+
+    monkeypatch.setattr(WebSocketFrames, "_take", noted)
+    server = await start(echoes)
+    flooding = [await dial(server, ping_interval=None) for _ in range(5)]
+    await echoes.number(4)
+    for client in flooding:
+        client.transport.write((b"\x82\x81" + bytes(5)) * 500_000)
+    while len(pieces) < 200:  # noqa: ASYNC110  nothing reports a piece
+        await asyncio.sleep(0)
+    assert max(held) <= 1 << 19, "two reads of the socket"
+
+
+async def test_the_fragments_of_a_message_take_no_more_memory_than_its_bytes(
+    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = list[int]()
+    parse = WebSocketFrames._parse
+
+    def noted(self: WebSocketFrames, piece: memoryview) -> bool:
+        more = parse(self, piece)
+        held.append(len(self.frames))
+        return more
+
+    monkeypatch.setattr(WebSocketFrames, "_parse", noted)
+    client = await dial(await start(echoes), ping_interval=None)
+    await echoes.number(0)
+    one = b"\x81" + bytes(4)  # a masked byte
+    ping = b"\x89\x80" + bytes(4)
+    for first in (b"\x02", b"\x02\x80" + bytes(4) + b"\x00"):
+        client.transport.write(first + one + b"a" + ping + (b"\x00" + one + b"b") * 3000)
+        client.transport.write(ping + b"\x80" + one + b"c")
+        assert await take(client, 3002) == b"a" + b"b" * 3000 + b"c"
+    assert max(held) <= 1
 
 
 async def test_clients_that_flood_at_the_same_time_take_turns(
