@@ -7,7 +7,7 @@ Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources".
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -36,13 +36,43 @@ _QUALIFIED: Final = re.compile(
 )
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _IMMUTABLE: Final = "field is immutable"
+_TABLES: Final = frozenset({"metadata.annotations", "metadata.labels"})
 _DURATIONS: Final = ("backoffDelay", "backoffMax", "timeout", "retryAfterMax")
 
 
 def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list[Cause]:
     """Return all errors of an object that fits its schema already. `old` is the stored object that it
     replaces.
+
+    An error that `old` has as well, in a field that does not change, is not one: an earlier version had other
+    rules, and its users must be able to pause and change what they have.
+
+    Spec: Kubernetes, "Validation ratcheting".
     """
+    causes = _causes(kind, object_, old)
+    if old is None:
+        return causes
+    known = _in_kept_fields(causes, object_, old)
+    if known:
+        known &= set(_causes(kind, old, old))
+    return [cause for cause in causes if cause not in known]
+
+
+def _in_kept_fields(causes: Iterable[Cause], object_: Object, old: Object) -> set[Cause]:
+    """The errors in fields that have the same value in both objects. A list is compared as a whole."""
+    paths = {cause: _path(cause.field) for cause in causes}
+    # Each path once: 1,024 filters with an error are one list.
+    kept = {path for path in set(paths.values()) if same(at(object_, *path), at(old, *path))}
+    return {cause for cause, path in paths.items() if path in kept}
+
+
+def _path(field: str) -> tuple[str, ...]:
+    name, _, key = field.partition("[")
+    path = tuple(name.split("."))
+    return (*path, key.removesuffix("]")) if name in _TABLES and key else path
+
+
+def _causes(kind: Kind, object_: Object, old: Object | None) -> list[Cause]:
     causes = check_metadata(kind, object_)
     match kind.group, kind.kind:
         case "eventing.knative.dev", "Broker":

@@ -99,6 +99,54 @@ def test_a_filter_that_is_not_valid_is_reported_with_its_position(filter_: Objec
     assert words in cause.words
 
 
+LONG = [{"cesql": f"type = '{number}{'a' * 4000}'"} for number in range(10)]
+"""More expressions than a new Trigger may have: an earlier version stored them."""
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metadata", "annotations"), {"knative-gateway/paused": "true"}),
+        (("metadata", "labels"), {"a": "b"}),
+        (("spec", "subscriber"), {"uri": "http://other/"}),
+        (("spec", "delivery"), {"retry": 3}),
+        (("spec", "filters"), []),
+        (("spec", "filters"), LONG[:3]),
+    ],
+)
+def test_what_an_earlier_version_stored_can_be_changed_except_the_field_that_is_not_valid(
+    path: tuple[str, ...], value: object
+) -> None:
+    old = put(TRIGGER, ("spec", "filters"), LONG)
+    assert told("Trigger", old), "a new one is refused"
+    assert told("Trigger", old, old) == []
+    new = put(old, path, value)
+    assert told("Trigger", new, old) == []
+    wrong = put(new, ("metadata", "annotations"), {"knative-gateway/paused": "perhaps"})
+    assert told("Trigger", wrong, old) == ["metadata.annotations[knative-gateway/paused]"]
+    assert told("Trigger", put(wrong, ("spec", "subscriber"), {}), wrong) == ["spec.subscriber"]
+
+
+@pytest.mark.parametrize("filters", [LONG[1:], [*LONG, {"exact": {"type": "a"}}], LONG[::-1]])
+def test_a_field_that_is_not_valid_changes_only_to_a_valid_one(filters: list[Object]) -> None:
+    old = put(TRIGGER, ("spec", "filters"), LONG)
+    assert told("Trigger", put(TRIGGER, ("spec", "filters"), filters), old)
+
+
+def test_an_error_that_a_change_of_another_field_causes_is_reported() -> None:
+    reply = put(drop(SUBSCRIPTION, ("spec", "subscriber")), ("spec", "reply"), {"uri": "http://there/"})
+    assert told("Subscription", drop(reply, ("spec", "reply")), reply) == ["spec.subscriber"]
+
+
+def test_an_annotation_that_is_not_valid_does_not_hinder_others() -> None:
+    old = made("ConfigMap", annotations={"not one": "v", "a": "b"}, labels={"-": "v"})
+    new = put(old, ("metadata", "annotations", "a"), "c")
+    assert told("ConfigMap", new, old) == []
+    assert told("ConfigMap", put(new, ("metadata", "annotations", "not one"), "w"), old) == [
+        "metadata.annotations[not one]"
+    ]
+
+
 def test_a_broker_s_class_and_config_never_change() -> None:
     """knative-eventing-test-spec, "Broker Lifecycle": the class annotation and spec.config MUST be
     immutable.
