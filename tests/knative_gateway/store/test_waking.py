@@ -64,3 +64,30 @@ async def test_those_that_were_cancelled_do_no_harm() -> None:
     world.waking.wake()
     await asyncio.gather(*world.tasks, return_exceptions=True)
     assert world.woken == [str(number) for number in range(1, MANY, 2)]
+
+
+async def test_those_that_leave_take_no_memory_until_the_next_change() -> None:
+    """Clients may begin and end watches for hours while nothing changes."""
+    world = World()
+    for in_turns in (True, False):
+        for number in range(MANY):
+            await world.begin(str(number), in_turns=in_turns)
+    waiting = world.waking._at_once, world.waking._in_turns, world.waking._due
+    assert sum(map(len, waiting)) == 2 * MANY
+    for task in world.tasks:
+        task.cancel()
+    await asyncio.gather(*world.tasks, return_exceptions=True)
+    assert not any(waiting)
+
+
+async def test_those_that_leave_during_their_turn_take_no_place_in_it() -> None:
+    world = World()
+    for number in range(MANY):
+        await world.begin(str(number), in_turns=True)
+    world.waking.wake()
+    for task in world.tasks[WOKEN_A_TURN:-1]:
+        task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert str(MANY - 1) in world.woken
