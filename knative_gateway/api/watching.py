@@ -37,6 +37,8 @@ read the list.
 """
 OBJECTS_A_TURN: Final = 16
 """How many objects of the initial list are sent in a turn: about a millisecond of work."""
+CHANGES_A_TURN: Final = 8
+"""How many changes are sent in a turn."""
 Event = dict[str, object]
 
 
@@ -92,8 +94,8 @@ async def events(
     """Yield the events of a watch until its timeout, until `closing` is set, or until `allowed` returns
     False.
 
-    `turns`: of all watches, for the objects at their beginning. A thousand watches may begin with a thousand
-    objects each.
+    `turns`: of all watches. A thousand of them may begin with a thousand objects each, or at a version with
+    thousands of changes after it.
     """
     position = watch.after
     try:
@@ -105,11 +107,14 @@ async def events(
                     return
                 if not index % OBJECTS_A_TURN:
                     await turns.turn()
+                    # With many other watches, the rest would take longer than the gateway has for its end.
+                    if closing.is_set():
+                        return
                 if _is_meant(watch, each) and watch.matches(each):
                     yield _event("ADDED", watch, each, now_ms())
             if watch.initial_end:
                 yield _bookmark(watch, position, INITIAL_END)
-        async with aclosing(_changes(watch, store, closing, position, allowed)) as changes:
+        async with aclosing(_changes(watch, store, closing, position, allowed, turns=turns)) as changes:
             async for change in changes:
                 if isinstance(change, int):
                     yield _bookmark(watch, change, {})
@@ -124,7 +129,13 @@ async def events(
 
 
 async def _changes(
-    watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int, allowed: Callable[[], bool]
+    watch: Watch,
+    store: ResourceStore,
+    closing: asyncio.Event,
+    after: int,
+    allowed: Callable[[], bool],
+    *,
+    turns: Turns,
 ) -> AsyncGenerator[Change | int, None]:
     """Yield the changes of this kind, and integers: a version up to which all changes have been yielded."""
     # The store is watched for all kinds. A bookmark then advances even if changes of this kind are rare.
@@ -132,7 +143,7 @@ async def _changes(
     loop = asyncio.get_running_loop()
     ends = loop.time() + watch.timeout_s
     marks = loop.time() + BOOKMARK_S
-    position, asked = after, loop.time()
+    position, asked, count = after, loop.time(), 0
     stopping = asyncio.create_task(closing.wait())
     coming: asyncio.Future[Change] | None = None
     try:
@@ -151,6 +162,8 @@ async def _changes(
             )
             if coming.done():
                 change, coming = coming.result(), None
+                await _turn(turns, count)
+                count += 1
                 position = change.version
                 if (change.key.group, change.key.kind) == (watch.kind.group, watch.kind.kind):
                     yield change
@@ -169,6 +182,12 @@ async def _changes(
             await asyncio.wait({coming})
         if isinstance(changes, AsyncGenerator):
             await changes.aclose()
+
+
+async def _turn(turns: Turns, count: int) -> None:
+    """Wait for a turn, if `count` changes have used up the earlier ones."""
+    if not count % CHANGES_A_TURN:
+        await turns.turn()
 
 
 def _is_meant(watch: Watch, object_: Object) -> bool:

@@ -119,7 +119,11 @@ class Feed:
         position = after
         while not self._closed:
             if position < self._reach:
-                changes, position = await self._past(position, group, kind)
+                rows, position = await self._past(position)
+                for row in rows:
+                    # Decoded one by one, because a document has up to 1.5 MB.
+                    if _matches(_key(row), group, kind):
+                        yield _change(row)
             elif position < self._newest:
                 # Each watch has its own position in the shared tail, so a slow watch costs no memory.
                 start = bisect_right(self._tail, position, key=lambda change: change.version)
@@ -127,20 +131,18 @@ class Feed:
                     change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)
                 ]
                 position = self._newest
+                for change in changes:
+                    yield change
             else:
                 await self._waking.wait(in_turns=in_turns)
-                continue
-            for change in changes:
-                yield change
 
-    async def _past(self, after: int, group: str, kind: str) -> tuple[list[Change], int]:
+    async def _past(self, after: int) -> tuple[Rows, int]:
         """Return changes from the table, and the last version that they include."""
         rows, trimmed = await self._read(after)
         if after < trimmed:
             message = f"too old resource version: {after} ({trimmed})"
             raise GoneError(message)
-        changes = [_change(row) for row in rows if _matches(_key(row), group, kind)]
-        return changes, rows[-1].version if rows else self._reach
+        return rows, rows[-1].version if rows else self._reach
 
     async def _read(self, after: int) -> tuple[Rows, int]:
         """Return the next changes, and the version up to which changes were removed."""

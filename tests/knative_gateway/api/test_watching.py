@@ -275,6 +275,59 @@ async def test_many_watches_that_begin_with_many_objects_take_turns(
     assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * watches.OBJECTS_A_TURN
 
 
+async def test_many_watches_with_many_changes_take_turns(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin at an old version, or many changes come while they wait."""
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    version = (await call(api, "GET", TRIGGERS)).json["metadata"]["resourceVersion"]
+    count, clients = 3 * watches.CHANGES_A_TURN, 20
+    for number in range(count):
+        await label(api, "a", str(number))
+    made = 0
+    event = watches._event
+
+    def counted(*arguments: Any) -> dict[str, object]:
+        nonlocal made
+        made += 1
+        return event(*arguments)
+
+    monkeypatch.setattr(watches, "_event", counted)
+
+    async def read() -> Told:
+        async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
+            return await take(events, count)
+
+    reading = [asyncio.create_task(read()) for _ in range(clients)]
+    seen = [0]
+    while not all(task.done() for task in reading):
+        await asyncio.sleep(0)
+        seen.append(made)
+    assert [task.result() for task in reading] == [[("MODIFIED", "a")] * count] * clients
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= watches.CHANGES_A_TURN + 1
+
+
+async def test_an_initial_list_ends_when_the_gateway_closes(store: Store) -> None:
+    api, closing = Api(store.resources, store.cursors), asyncio.Event()
+    await api.start()
+    for number in range(2 * watches.OBJECTS_A_TURN):
+        await call(api, "POST", TRIGGERS, trigger(f"t{number:03}"))
+    kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
+    assert kind is not None
+    told = 0
+    async for _ in watches.events(
+        watches.watch_of(kind, "", "", {}, Form.PLAIN),
+        api.objects,
+        store.resources,
+        closing,
+        now_ms=lambda: 0,
+        allowed=lambda: True,
+        turns=Turns(),
+    ):
+        told += 1
+        closing.set()
+    assert told == watches.OBJECTS_A_TURN
+    await api.close()
+
+
 async def test_no_watch_lasts_longer_than_an_hour(api: Api) -> None:
     kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
     assert kind is not None

@@ -13,6 +13,7 @@ from knative_gateway.errors import GoneError
 from knative_gateway.ports import Change, Key
 from knative_gateway.store import Store, feed, open_store, resources, sqlite_url
 from knative_gateway.store.database import Database
+from knative_gateway.store.documents import read
 
 GROUP = "eventing.knative.dev"
 
@@ -66,6 +67,27 @@ async def test_a_watch_that_is_far_behind_reads_the_table(
     async with open_store(sqlite_url(tmp_path)) as store:
         changes = await take(store.resources.watch(GROUP, "Trigger", 1), count // 2)
         assert [change.version for change in changes] == list(range(3, count + 2, 2))
+
+
+async def test_a_watch_that_is_far_behind_decodes_one_change_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred large ones would stop the event loop."""
+    async with open_store(sqlite_url(tmp_path)) as store:
+        for _ in range(10):
+            await store.resources.write(key("a"), {}, expected_version=None)
+    decoded = list[str]()
+
+    def counted(document: str) -> dict[str, object]:
+        decoded.append(document)
+        return read(document)
+
+    async with open_store(sqlite_url(tmp_path)) as store:
+        monkeypatch.setattr(feed, "read", counted)
+        changes = store.resources.watch(GROUP, "Trigger", 1)
+        for number in range(1, 11):
+            await anext(changes)
+            assert len(decoded) <= 2 * number, "the object, and what was before it"
 
 
 async def test_old_entries_are_removed(url: str) -> None:
