@@ -188,9 +188,11 @@ class Turns:
     def release(self, connection: int, size: int) -> None:
         """Undo `hold`: the request has been answered or dropped."""
         self._held_bytes -= size
-        self._held[connection] -= size
-        if not self._held[connection]:
-            del self._held[connection]
+        # Requests without bytes wait as well, so the connection may have no entry left.
+        if held := self._held.get(connection, 0) - size:
+            self._held[connection] = held
+        else:
+            self._held.pop(connection, None)
 
     def uses(self) -> dict[str, Use]:
         """How much of each limit is in use, by name."""

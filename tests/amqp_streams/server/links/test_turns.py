@@ -133,6 +133,15 @@ def test_a_small_request_is_admitted_however_much_others_have_waiting() -> None:
     assert turns.hold(other, 1)
 
 
+def test_requests_without_bytes_are_released_one_by_one() -> None:
+    """Two empty messages that a client sent to `$management` at once ended its connection."""
+    turns = Turns(ManualLoop().call_soon)
+    assert all(turns.hold(1, size) for size in (0, 5, 0))
+    for size in (5, 0, 0):
+        turns.release(1, size)
+    assert turns.uses()["request_bytes"].used == 0
+
+
 # -- peers that ask for much at once
 
 
