@@ -175,7 +175,9 @@ class ConsoleChild:
             pass_fds=descriptors,
             # An interrupt at the terminal must not end the console before the service.
             start_new_session=True,
-            preexec_fn=die_with(os.getpid(), signal.SIGTERM),
+            # Not SIGTERM: a console that hangs would keep the address, and the service could not start again.
+            # It keeps nothing that a stop would have to save.
+            preexec_fn=die_with(os.getpid(), signal.SIGKILL),
         )
         self.starts += 1
         log.info("console_started", addresses=self.addresses, pid=process.pid)

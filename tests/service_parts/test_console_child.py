@@ -18,6 +18,7 @@ from service_parts.errors import SettingError
 from service_parts.settings.choices import LogFormat
 from service_parts.settings.consoles import ConsoleSettings
 from service_parts.settings.listeners import Listener
+from tests.service_parts.test_children import runs
 
 PROGRAM = """
 import os, pathlib, sys
@@ -25,6 +26,29 @@ folder = pathlib.Path(__file__).parent
 with (folder / "runs").open("a") as runs:
     runs.write(f"{os.environ.get('NOTIFY_SOCKET')} {' '.join(sys.argv[1:])}\\n")
 sys.exit(3)
+"""
+
+
+STUBBORN = """
+import pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+(pathlib.Path(__file__).parent / "hangs").touch()
+time.sleep(600)
+"""
+SERVICE = """
+import asyncio, sys
+from service_parts.console_child import ConsoleChild
+from service_parts.settings.consoles import ConsoleSettings
+
+async def serve():
+    child = ConsoleChild(ConsoleSettings.model_validate({"listen": "127.0.0.1:0"}), "stubborn", [])
+    await child.start()
+    while child.pid is None:
+        await asyncio.sleep(0.01)
+    print(child.pid, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(serve())
 """
 
 
@@ -63,6 +87,25 @@ async def test_a_console_that_ends_is_started_again_at_the_same_address(
     assert child.starts >= 3
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(int(number))
+
+
+async def test_a_console_that_hangs_does_not_outlive_a_service_that_was_killed(tmp_path: Path) -> None:
+    """It would keep the address, and the service could not start again."""
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    service = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVICE),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert service.stdout is not None
+    while not (line := (await service.stdout.readline()).strip()).isdigit():
+        assert line, "the service ended"
+    child = int(line)
+    await until((tmp_path / "hangs").exists)
+    service.kill()
+    await service.wait()
+    await until(lambda: not runs(child))
 
 
 async def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
