@@ -97,6 +97,7 @@ def _short(attacks: Sequence[Attack], folder: Path, report: Callable[[Found], No
 def one(attack: Attack, room: Room) -> Found:
     """One attack beside the neighbour."""
     is_timed = attack.is_judged and not room.is_small
+    busy_s, is_calm = room.settle() if is_timed else (0.0, True)
     quiet = _Window(room)
     time.sleep(0.0 if room.is_small else BEFORE_S)
     quiet.end()
@@ -112,7 +113,8 @@ def one(attack: Attack, room: Room) -> Found:
         complaints.append(f"{type(error).__name__}: {error}")
     during, foreign = attacked.measured, max(quiet.foreign, attacked.foreign)
     has_paused = is_timed and disk.has_paused(before, during, writes=attacked.writes_more_than(quiet))
-    complaints += judged(before, during, is_timed=is_timed and is_quiet(foreign) and not has_paused)
+    is_fair = is_timed and is_calm and is_quiet(foreign) and not has_paused
+    complaints += judged(before, during, is_timed=is_fair)
     complaints += [f"after it: {words}" for words in judged({}, room.neighbour.take(), is_timed=False)]
     complaints += room.is_well()
     return Found(
@@ -127,6 +129,8 @@ def one(attack: Attack, room: Room) -> Found:
         round(room.cpu_s() - cpu_s, 2),
         round(foreign, 3) if is_timed else None,
         has_paused,
+        round(busy_s, 1),
+        is_calm,
     )
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from attack.room import Room
 
 
+SHOWN_BUSY_S: Final = 1.0
+
+
 class Table(StrEnum):
     """The six tables."""
 
@@ -87,16 +90,22 @@ class Found:
     """The share of all CPUs that other programs used; None: no time of this attack is judged."""
     disk_paused: bool = False
     """The disk was slower by itself in one of the two measurements."""
+    busy_s: float = 0.0
+    """How long the product was busy with the attacks before. This attack waited as long."""
+    is_calm: bool = True
+    """It was calm when the measurements began."""
 
     @property
     def verdict(self) -> str:
         """`held`, `BROKEN`, or `not judged`.
 
-        Not judged: nothing else is broken, and the machine was too busy for times, or its disk paused.
+        Not judged: nothing else is broken, and the machine was too busy for times, its disk paused, or the
+        product was not calm at the beginning.
         """
         if self.complaints:
             return "BROKEN"
-        return "not judged" if self.disk_paused or not is_quiet(self.foreign or 0.0) else "held"
+        is_fair = self.is_calm and not self.disk_paused and is_quiet(self.foreign or 0.0)
+        return "held" if is_fair else "not judged"
 
     @property
     def ratio(self) -> float:
@@ -157,6 +166,11 @@ def table(rows: Iterable[Found]) -> str:
         lines.append(f"           got: {row.got}")
         if not is_quiet(row.foreign or 0.0):
             lines.append(f"           other programs used {row.foreign:.0%} of the CPUs")
+        if row.busy_s >= SHOWN_BUSY_S:
+            end = "" if row.is_calm else ", and did not become calm"
+            lines.append(
+                f"           the product was busy for {row.busy_s:.0f} s after the attacks before{end}"
+            )
         if row.disk_paused:
             lines.append("           the disk was slower by itself in one of the measurements")
         lines += [f"           {complaint}" for complaint in row.complaints]

@@ -43,6 +43,13 @@ from examples.node import NodeProcess
 from knative_gateway import config as gateway_config
 
 WAIT_S_MAX: Final = 60.0
+CALM_S_MAX: Final = 30.0
+"""How long an attack waits at most until the product has finished the work of the attacks before."""
+CALM_LOOK_S: Final = 0.5
+CALM_RATIO, CALM_SHARE = 1.5, 0.05
+"""The product is calm if it uses at most this many times as much CPU time as at first, and this share of a
+CPU more.
+"""
 
 
 @dataclass
@@ -61,6 +68,8 @@ class Room:
     is_https: bool = False
     without: dict[str, Measured] = field(default_factory=dict)
     """What the neighbour measured without an attack so far."""
+    calm_share: float | None = None
+    """CPU seconds in a second of the product while only the neighbour works."""
     words_read: int = 0
     """Characters of the log that were looked at."""
 
@@ -235,6 +244,22 @@ class Room:
             with suppress(ProcessLookupError):
                 used += usage(pid).cpu_seconds
         return used
+
+    def settle(self, seconds: float = CALM_S_MAX) -> tuple[float, bool]:
+        """Wait until the product uses about as little CPU time as before the first attack.
+
+        Returns how many seconds it was busier, and whether it is calm now.
+        """
+        began = time.monotonic()
+        while True:
+            at, used = time.monotonic(), self.cpu_s()
+            time.sleep(CALM_LOOK_S)
+            share = (self.cpu_s() - used) / (time.monotonic() - at)
+            if self.calm_share is None:
+                self.calm_share = share
+            is_calm = share <= self.calm_share * CALM_RATIO + CALM_SHARE
+            if is_calm or at - began > seconds:
+                return at - began, is_calm
 
     def written_bytes(self) -> int:
         """Bytes that the product has made the disk write so far, its node included."""

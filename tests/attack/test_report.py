@@ -10,6 +10,7 @@ from attack.disk import DISK, NOISE_MS, RATIO_MAX
 from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
 from attack.report import BrokenError, Found, expect, is_quiet, judged, table
+from attack.room import CALM_LOOK_S, CALM_S_MAX, Room
 
 CALM = {"amqp": Measured((10.0,) * 100)}
 
@@ -51,6 +52,48 @@ def test_beside_a_disk_that_pauses_a_time_is_neither_good_nor_bad() -> None:
     assert paused.ratio == 0.0
     assert "the disk was slower by itself" in table([paused])
     assert judged({DISK: CALM["amqp"]}, {DISK: during(99.0)["amqp"]}, is_timed=True) == []
+
+
+def test_a_product_that_is_still_busy_with_earlier_attacks_is_not_judged() -> None:
+    waited = Found("a flood", "listeners", "a turn", "", {}, {}, busy_s=3.0)
+    assert waited.verdict == "held"
+    assert "busy for 3 s after the attacks before" in table([waited])
+    busy = Found("a flood", "listeners", "a turn", "", {}, {}, busy_s=30.0, is_calm=False)
+    assert busy.verdict == busy.as_json()["verdict"] == "not judged"
+    assert "did not become calm" in table([busy])
+    assert "busy" not in table([Found("a flood", "listeners", "a turn", "", {}, {}, busy_s=0.5)])
+
+
+class Working(Room):
+    """A product whose use of the CPU is given: seconds in each look."""
+
+    def __init__(self, *used: float) -> None:
+        self.calm_share = None
+        self._used, self._now, self._looks = list(used), 0.0, 0
+
+    def cpu_s(self) -> float:
+        self._looks += 1
+        if self._looks % 2 == 0:
+            self._now += self._used.pop(0)
+        return self._now
+
+
+def test_an_attack_waits_until_the_product_is_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("attack.room.time.sleep", sleep)
+    monkeypatch.setattr("attack.room.time.monotonic", lambda: now)
+    room = Working(0.1, 0.1, 0.5, 0.4, 0.12, *[0.5] * 100)
+    assert room.settle() == (0.0, True), "what it uses without an attack"
+    assert room.settle() == (0.0, True)
+    assert room.settle() == (2 * CALM_LOOK_S, True)
+    waited, is_calm = room.settle()
+    assert not is_calm
+    assert CALM_S_MAX <= waited <= CALM_S_MAX + CALM_LOOK_S
 
 
 def test_an_error_of_the_neighbour_is_a_complaint_everywhere() -> None:
