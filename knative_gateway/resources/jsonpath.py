@@ -30,31 +30,40 @@ _STEP: Final = re.compile(
 
 def find(document: object, path: str) -> list[object]:
     """Return all values that the path finds, in the order of the document."""
+    steps = _steps(path)
+    if steps is None:
+        return []
     found = [document]
-    for step in _steps(path) or ():
-        found = [below for value in found for below in _below(value, step)]
-    return found if _steps(path) is not None else []
+    for step in steps:
+        if isinstance(step, str):
+            found = [value[step] for value in found if isinstance(value, dict) and step in value]
+        else:
+            found = [below for value in found for below in _below(value, step)]
+    return found
 
 
 @lru_cache(maxsize=1024)
-def _steps(path: str) -> Sequence[re.Match[str]] | None:
-    """Return the steps of a path, or None if the path is not valid."""
-    steps: list[re.Match[str]] = []
+def _steps(path: str) -> Sequence[str | re.Match[str]] | None:
+    """Return the steps of a path, or None if the path is not valid. The step to a member is its name."""
+    steps: list[str | re.Match[str]] = []
     position = 0
     path = path.removeprefix("{").removesuffix("}").removeprefix("$")
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
             return None
-        steps.append(step)
+        steps.append(_step(step))
         position = step.end()
     return steps
 
 
+def _step(step: re.Match[str]) -> str | re.Match[str]:
+    if step["name"] is not None:
+        return re.sub(r"\\(.)", r"\1", step["name"])
+    return step if step["quoted"] is None else step["quoted"]
+
+
 def _below(value: object, step: re.Match[str]) -> list[object]:
-    if step["name"] is not None or step["quoted"] is not None:
-        name = step["quoted"] if step["name"] is None else re.sub(r"\\(.)", r"\1", step["name"])
-        return [value[name]] if isinstance(value, dict) and name in value else []
     items = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(items, list | tuple):
         return []
