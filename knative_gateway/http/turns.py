@@ -1,32 +1,47 @@
 """[io] A limit on the share of the event loop for a kind of requests, independent of the number of clients.
 
 In one iteration of the event loop, at most one waiting request does a step, in the order of arrival. A step
-ends where the request waits, for example for its body or for the database. After a long iteration, the next
-step waits for the same time. So these requests together use about half of the event loop. A connection
-answers one request at a time, so a client that sends many requests at once waits behind other connections.
+ends where the request waits, for example for its body or for the database. When steps have taken a
+millisecond, the next step waits for the same time. So these requests together use about half of the event
+loop. What other threads compute meanwhile counts as well: they read the database for these requests, and the
+event loop cannot run while they have the interpreter. A connection answers one request at a time, so a client
+that sends many requests at once waits behind other connections.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from time import perf_counter as clock
+from time import process_time, thread_time
 from typing import Any, Final
 
 LONG_S: Final = 0.001
-"""An iteration that takes longer is followed by a pause of the same length. Timers of the event loop have a
+"""Steps that take longer together are followed by a pause of the same length. Timers of the event loop have a
 resolution of 1 ms.
 """
 PAUSE_S_MAX: Final = 0.25
+OTHERS_S_MAX: Final = 0.002
+"""How much of the time of other threads counts for a step: one large request must not delay all others."""
+
+
+def others_s() -> float:
+    """Return the CPU seconds that the other threads of the process have used so far."""
+    return process_time() - thread_time()
 
 
 class Turns:
-    """The turns of all connections of a listener."""
+    """The turns of all connections of a listener. `others_s`: CPU seconds of other threads so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, others_s: Callable[[], float] = others_s) -> None:
         self._waiting: Final[deque[asyncio.Future[None]]] = deque()
+        self._others_s: Final = others_s
         self._is_taken = False
         """A request has done a step in this iteration, or in the one before the pause."""
         self._since = 0.0
+        self._others = 0.0
+        """What `others_s` was when it was last counted."""
+        self._used = 0.0
+        """Seconds that steps and other threads have used since the last pause."""
 
     async def pace(self, work: Coroutine[Any, Any, None], has_ended: Callable[[], bool]) -> None:
         """Do the work of a request, with a turn for each of its steps until `has_ended` returns True."""
@@ -40,17 +55,21 @@ class Turns:
             self._waiting.append(mine)
             await mine
         else:
-            self._is_taken, self._since = True, clock()
+            self._is_taken, self._used = True, 0.0
+            self._since, self._others = clock(), self._others_s()
             # `call_soon` runs after the first step of the caller, in the next iteration: the difference is
             # the time that the request used.
             loop.call_soon(self._pause)
 
     def _pause(self) -> None:
         """The request has done its step: let the next one do a step, now or after a pause."""
-        took = clock() - self._since
+        others = self._others_s()
+        self._used += clock() - self._since + min(others - self._others, OTHERS_S_MAX)
+        self._others = others
         loop = asyncio.get_running_loop()
-        if took > LONG_S:
-            loop.call_later(min(took, PAUSE_S_MAX), self._next)
+        if self._used > LONG_S:
+            pause_s, self._used = min(self._used, PAUSE_S_MAX), 0.0
+            loop.call_later(pause_s, self._next)
         else:
             self._next()
 

@@ -3,11 +3,12 @@
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 
 import pytest
 
 from knative_gateway.http import turns
-from knative_gateway.http.turns import Turns
+from knative_gateway.http.turns import LONG_S, OTHERS_S_MAX, Turns
 
 REQUESTS = 30
 
@@ -69,6 +70,65 @@ async def test_after_a_long_request_others_get_as_much_time() -> None:
     await asyncio.gather(*(request() for _ in range(3)))
     pauses = [later - earlier for earlier, later in zip(ended, began[1:], strict=False)]
     assert min(pauses) >= 0.019, pauses
+
+
+class Hands:
+    """A clock of the event loop, and one of the other threads, that tests move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.others = 0.0
+        self.pauses: list[float] = []
+        monkeypatch.setattr(turns, "clock", lambda: self.now)
+        loop = asyncio.get_running_loop()
+
+        def call_later(delay: float, callback: Callable[[], None]) -> None:
+            self.pauses.append(delay)
+            loop.call_soon(callback)
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        self.turns = Turns(lambda: self.others)
+
+    async def requests(self, count: int, *, step_s: float = 0.0, others_s: float = 0.0) -> None:
+        async def request() -> None:
+            await self.turns.turn()
+            self.now += step_s
+            self.others += others_s
+
+        await asyncio.gather(*(request() for _ in range(count)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_short_steps_of_many_requests_leave_half_of_the_time_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hands = Hands(monkeypatch)
+    await hands.requests(1000, step_s=LONG_S / 5)
+    assert sum(hands.pauses) == pytest.approx(hands.now, rel=0.02)
+    assert min(hands.pauses) > LONG_S
+
+
+async def test_what_other_threads_compute_for_requests_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read the database, and keep the interpreter from the event loop."""
+    hands = Hands(monkeypatch)
+    await hands.requests(1000, others_s=LONG_S / 5)
+    assert sum(hands.pauses) == pytest.approx(hands.others, rel=0.02)
+
+
+async def test_one_large_request_in_a_thread_does_not_delay_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hands = Hands(monkeypatch)
+    await hands.requests(10, others_s=5.0)
+    assert hands.pauses == [pytest.approx(OTHERS_S_MAX)] * 10
+
+
+async def test_what_others_computed_without_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands(monkeypatch)
+    for _ in range(10):
+        hands.others += 1.0
+        await hands.requests(1)
+    assert hands.pauses == []
 
 
 async def test_the_pause_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
