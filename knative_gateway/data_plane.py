@@ -5,7 +5,7 @@ subscribers have their cursors, so that events are not stored before the start o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from knative_gateway.controller.deciding.relations import SOURCES
@@ -23,8 +23,8 @@ class Taking(Protocol):
     def use(self, routes: Routes) -> None:
         """Accept events for these routes from the next request on."""
 
-    def remove(self, path: str) -> None:
-        """Accept no more events for this path."""
+    def remove(self, paths: Collection[str]) -> None:
+        """Accept no more events for these paths."""
 
 
 class Pushing(Protocol):
@@ -109,6 +109,7 @@ class GatewayDataPlane:
 
     def removed(self, objects: Sequence[Object]) -> None:
         """See `ports.DataPlane`."""
+        ended: dict[str, Route] = {}
         for object_ in objects:
             key = key_of(object_)
             if (key.group, key.kind) not in SOURCES:
@@ -117,14 +118,14 @@ class GatewayDataPlane:
             wanted = self._wanted.by_path.get(path)
             if wanted is not None and wanted.uid == uid_of(object_):
                 self._removed.add(wanted.uid)
-                self._end(path)
-
-    def _end(self, path: str) -> None:
-        """Accept no more events for a path. Not through `use`, which processes all paths."""
-        route = self._taking.get(path)
-        if route is not None:
-            self._taking = {each: taken for each, taken in self._taking.items() if each != path}
-            self._ingress.remove(path)
+                if path in self._taking:
+                    ended[path] = self._taking[path]
+        if not ended:
+            return
+        # Not through `use`, which compares all routes. Once for all objects: each change copies all routes.
+        self._taking = {each: taken for each, taken in self._taking.items() if each not in ended}
+        self._ingress.remove(ended.keys())
+        for route in ended.values():
             self._forget(route.log)
 
     def served(self, path: str) -> Route | None:

@@ -9,7 +9,7 @@ Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -104,12 +104,11 @@ class Ingress:
         plain = () if self._authorizer is not None else routes.by_path.items()
         self.direct = {path.encode(): route for path, route in plain if route.duplicates_ms is None}
 
-    def remove(self, path: str) -> None:
-        """Serve this path no more, from the next request on. The next `use` forgets its counters."""
-        self._routes = Routes(
-            self._routes.version, {each: one for each, one in self._routes.by_path.items() if each != path}
-        )
-        self.direct = {each: one for each, one in self.direct.items() if one.path != path}
+    def remove(self, paths: Collection[str]) -> None:
+        """Serve these paths no more, from the next request on. The next `use` forgets their counters."""
+        left = {each: one for each, one in self._routes.by_path.items() if each not in paths}
+        self._routes = Routes(self._routes.version, left)
+        self.direct = {each: one for each, one in self.direct.items() if one.path not in paths}
 
     def serves(self, route: Route) -> bool:
         """Return whether this Broker or Channel still exists, possibly with other subscribers."""

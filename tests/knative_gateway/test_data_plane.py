@@ -1,7 +1,7 @@
 """The order of the routes ensures that an event is never too early for a subscriber."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -36,8 +36,8 @@ class Both:
     def use(self, given: Routes) -> None:
         self.told.append(("ingress", sorted(given.by_path)))
 
-    def remove(self, path: str) -> None:
-        self.told.append(("removed", [path]))
+    def remove(self, paths: Collection[str]) -> None:
+        self.told.append(("removed", sorted(paths)))
 
     async def serve(self, *given: Route, failing: Mapping[str, str] | None = None) -> None:
         self.by_path, self.not_placed = {route.path: route for route in given}, failing or {}
@@ -142,6 +142,28 @@ async def test_a_deleted_broker_takes_no_events_before_the_controller_knows() ->
     await both.serve(BROKER, replace(CHANNEL, uid="another"))
     assert both.told[-1] == ("ingress", [CHANNEL.path])
     assert both.plane.served(BROKER.path) is None
+
+
+async def test_a_deleted_collection_changes_the_routes_once() -> None:
+    """Each change copies all routes: a thousand Brokers that are deleted one by one would cost a million."""
+    both, count = Both(), 100
+    given = [
+        replace(BROKER, name=f"b{each}", path=f"/broker/default/b{each}", uid=f"u{each}")
+        for each in range(count)
+    ]
+    both.plane.use(routes(*given))
+    await both.serve(*given)
+    both.told.clear()
+    both.plane.removed(
+        [
+            {**DELETED, "metadata": {"name": each.name, "namespace": each.namespace, "uid": each.uid}}
+            for each in given
+        ]
+    )
+    assert both.told == [
+        ("removed", sorted(each.path for each in given)),
+        *[("forgotten", [BROKER.log])] * count,
+    ]
 
 
 async def test_a_successor_is_not_removed_with_its_predecessor() -> None:
