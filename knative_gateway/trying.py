@@ -7,7 +7,6 @@ is in the answer with the reason, and does not affect the other events.
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from knative_gateway.filters import trigger_filters, validate
 from knative_gateway.filters.trying import Trial
 from knative_gateway.filters.validation import Problem
 from knative_gateway.ports import EventLog, Extents, Stored
+from knative_gateway.resources.documents.large import json_pieces
 from knative_gateway.resources.objects import Object, namespace_of
 from knative_gateway.resources.refusals import Because, Cause, StatusError, bad_request, check_options
 from service_parts.shares import Shares
@@ -77,7 +77,7 @@ def wanted_of(trigger: Object, options: Mapping[str, object]) -> Wanted:
     check_options("match", options, _OPTIONS)
     spec = trigger.get("spec")
     given = options.get("filters", trigger_filters(spec) if isinstance(spec, Mapping) else [])
-    if len(json.dumps(given)) > FILTERS_BYTES_MAX:
+    if not _fits(given):
         message = f"filters: at most {FILTERS_BYTES_MAX} bytes of JSON can be tried"
         raise bad_request(message)
     problems = validate(given, attributes_too="filters" not in options)
@@ -212,6 +212,15 @@ def _row(stored: Mapping[str, object], attributes: Mapping[str, Value], trial: T
         return {**stored, "attributes": shown, "matches": None, "reason": reason}
     verdict = trial.verdict(attributes)
     return {**stored, "attributes": shown, "matches": verdict.matches, "reason": verdict.reason}
+
+
+def _fits(filters: object) -> bool:
+    size = 0
+    for piece in json_pieces(filters):
+        size += len(piece)
+        if size > FILTERS_BYTES_MAX:
+            return False
+    return True
 
 
 def _words(problem: Problem) -> str:

@@ -14,6 +14,7 @@ from attack.tables.pipelines import flooding, request
 from knative_gateway.api import actions, reviews
 from knative_gateway.api.describing import documents
 from knative_gateway.http import web
+from knative_gateway.resources.documents.bounds import OBJECT_VALUES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, Kind
 from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.validation import ANNOTATIONS_BYTES_MAX
@@ -22,6 +23,10 @@ JSON: Final = "content-type: application/json\r\n"
 OBJECTS: Final = 1000
 SMALL_OBJECTS: Final = 30
 """ConfigMaps that lists and watches show."""
+VALUES: Final = OBJECT_VALUES_MAX // 2 - 100
+"""Members of a ConfigMap: each is a value, and has an entry in `managedFields`."""
+SMALL_VALUES: Final = 1000
+VALUES_VERBS: Final = ("get", "create", "update", "patch", "apply", "JSON patch", "YAML", "unknown fields")
 _BATCH: Final = "application/cloudevents-batch+json"
 
 
@@ -91,6 +96,47 @@ def _verb(verb: str) -> Callable[[Room], Iterator[str]]:
         yield from flooding(room, block * max(1, _many(room) // 10), _clients(room))
 
     return run
+
+
+def _values(how: str) -> Callable[[Room], Iterator[str]]:
+    """Requests with, or for, an object that has as many values as may be. Each is a dry run."""
+
+    def run(room: Room) -> Iterator[str]:
+        count = SMALL_VALUES if room.is_small else VALUES
+        data = {f"k{number}": "" for number in range(count)}
+        room.make("ConfigMap", "v1", "m", "values", {"data": data})
+        yield from flooding(room, _of_values(room, how, data) * (2 if room.is_small else 5), _clients(room))
+
+    return run
+
+
+def _of_values(room: Room, how: str, data: dict[str, str]) -> bytes:
+    kind = next(each for each in BUILT_IN.kinds if each.kind == "ConfigMap")
+    others, one = (
+        _path(kind, query="?dryRun=All"),
+        _path(kind, "values", "?dryRun=All&fieldManager=m&force=1"),
+    )
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "values"}, "data": data}
+    new = {**body, "metadata": {"name": "new"}}
+    if how == "get":
+        return request(room, _path(kind, "values"))
+    if how == "YAML":
+        # With a comment first: a body that begins with a brace is read as JSON.
+        text = f"# YAML\n{json.dumps(new, indent=1)}".encode()
+        return request(room, others, method="POST", body=text, more="content-type: application/yaml\r\n")
+    first = {"op": "add", "path": "/x", "value": [0] * len(data)}
+    again = {"op": "move", "from": "/x/0", "path": "/x/0"}
+    operations = [first, *[again] * (json_patches.OPERATIONS_MAX - 1)]
+    path, method, sent, type_ = {
+        "create": (others, "POST", new, "json"),
+        "unknown fields": (others, "POST", {**new, "data": {}, **dict.fromkeys(data, 1)}, "json"),
+        "update": (one, "PUT", body, "json"),
+        "patch": (one, "PATCH", {"data": {"k0": "x"}}, "merge-patch+json"),
+        "apply": (one, "PATCH", body, "apply-patch+yaml"),
+        "JSON patch": (one, "PATCH", operations, "json-patch+json"),
+    }[how]
+    more = f"content-type: application/{type_}\r\n"
+    return request(room, path, method=method, body=json.dumps(sent).encode(), more=more)
 
 
 def _fill(room: Room) -> None:
@@ -192,6 +238,14 @@ def _made() -> Iterator[Attack]:
     for verb in inventory.VERBS:
         covers = [f"gateway {inventory.kind_name(kind)} {verb}" for kind in BUILT_IN.kinds]
         yield _attack(f"{verb} of every kind from many clients", "turns of requests", _verb(verb), *covers)
+    for how in VALUES_VERBS:
+        verb = how if how in inventory.VERBS else "create" if how in {"YAML", "unknown fields"} else "patch"
+        yield _attack(
+            f"{how} of objects with as many values as may be",
+            "OBJECT_VALUES_MAX, turns of requests",
+            _values(how),
+            f"gateway core/v1/configmaps {verb}",
+        )
     for path in documents.PATHS:
         yield _attack(
             f"GET {path} from many clients", "turns of requests", _document(path), f"gateway document {path}"

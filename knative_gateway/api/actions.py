@@ -118,6 +118,7 @@ class Actions:
                 # kubectl can set it, too.
                 request,
                 lambda old: admission.patch(request, old, json_patches.MERGE, change),
+                change,
             )
             return written.object
         if not isinstance(options, Mapping | None):

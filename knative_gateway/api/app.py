@@ -12,16 +12,19 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
-from knative_gateway.api.describing.documents import document
-from knative_gateway.api.handlers import ApiSettings, Handlers, answer, not_allowed, nowhere
+from knative_gateway.api.describing.documents import Documents
+from knative_gateway.api.handlers import ApiSettings, Handlers, answer, answered, not_allowed, nowhere
 from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects, Removed
+from knative_gateway.api.stepping import Callers, ClientLeftError
 from knative_gateway.api.targets import target
 from knative_gateway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from knative_gateway.http.asgi import HAS_LEFT
 from knative_gateway.ports import CursorStore, ResourceStore
 from knative_gateway.resources.objects import timestamp
 from knative_gateway.resources.refusals import StatusError, bad_request
 from knative_gateway.running.supervising import Supervisor
-from knative_gateway.security.access import Access, Gate, Verb
+from knative_gateway.security.access import ANONYMOUS, Access, Gate, Identity, Verb
+from service_parts.networks import network_of
 
 RETRY_AFTER_S: Final = 1
 
@@ -58,6 +61,8 @@ class Api:
         self._handlers: Final = Handlers(
             self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms
         )
+        self._documents: Final = Documents()
+        self._callers: Final = Callers()
         self._gate: Final = gate or Gate()
         self._now_ms: Final = now_ms
 
@@ -84,10 +89,10 @@ class Api:
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
-        except ClientDisconnect:
+        except (ClientDisconnect, ClientLeftError):
             return
         except Exception as error:  # noqa: BLE001  # the outermost handler: every error becomes a Status
-            response = _refusal(error, request)
+            response = await _refusal(error, request)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -97,21 +102,22 @@ class Api:
         # Before anything is looked up: a client without a valid token must not learn which kinds and paths
         # exist.
         identity = self._gate.identify(authorization)
+        self._callers.call(_caller(request, identity), request.scope.get("state", {}).get(HAS_LEFT, _stays))
         path = request.scope["path"]
         if path in reviews.PATHS and request.method == "POST":
-            return answer(
+            return await answer(
                 reviews.answered(
                     path, await reading.body(request, self.settings.body_bytes_max), self._gate, identity
                 ),
                 201,
             )
         if meant is None:  # every authenticated user may read the discovery documents
-            found = document(request, self.definitions.registry)
+            found = await self._documents.text(request, self.definitions.registry)
             if found is None:
                 raise nowhere()
             if request.method != "GET":
                 raise not_allowed()
-            return found if isinstance(found, Response) else answer(found)
+            return answered(*found)
         kind = self.definitions.registry.find(meant.group, meant.version, meant.plural)
         if kind is None:
             raise nowhere()
@@ -140,6 +146,17 @@ class _EveryPath(BaseRoute):
         await self._api(scope, receive, send)
 
 
+def _caller(request: Request, identity: Identity) -> str:
+    """Return whose large requests take turns with those of others: a user, or an address without logins."""
+    if identity.user == ANONYMOUS and request.client is not None:
+        return network_of(request.client.host)
+    return identity.user
+
+
+def _stays() -> bool:
+    return False
+
+
 def _authorization(request: Request) -> str | None:
     """Return the Authorization header. Two of them are refused: a proxy and the gateway could use different
     ones.
@@ -151,7 +168,7 @@ def _authorization(request: Request) -> str | None:
     return values[0] if values else None
 
 
-def _refusal(error: Exception, request: Request) -> Response:
+async def _refusal(error: Exception, request: Request) -> Response:
     headers: dict[str, str] = {}
     match error:
         case StatusError():
@@ -176,6 +193,6 @@ def _refusal(error: Exception, request: Request) -> Response:
             # The client learns no details: the text of an exception may contain data of other users.
             _log.error("request_broke", method=request.method, path=request.scope["path"], exc_info=error)
             status = StatusError(500, "InternalError", "Internal error occurred: see the gateway's log")
-    response = answer(status.status(), status.code)
+    response = await answer(status.status(), status.code)
     response.headers.update(headers)
     return response

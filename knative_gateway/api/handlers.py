@@ -11,10 +11,10 @@ from starlette.responses import Response, StreamingResponse
 
 from knative_gateway.api import reading
 from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
-from knative_gateway.api.listing import json_text, list_text, object_document, objects_text, page, selector
+from knative_gateway.api.listing import list_text, object_document, objects_text, page, selector
 from knative_gateway.api.negotiation import form
 from knative_gateway.api.objects import Namespaces, Objects, Written
-from knative_gateway.api.stepping import filtered
+from knative_gateway.api.stepping import filtered, json_text
 from knative_gateway.api.targets import STATUS, Target
 from knative_gateway.api.watching import events, watch_of
 from knative_gateway.http.turns import Turns
@@ -29,6 +29,8 @@ from knative_gateway.security.access import Access
 
 BODY_BYTES_MAX: Final = 3 << 20
 WARNING_CHARACTERS_MAX: Final = 256
+WARNINGS_CHARACTERS_MAX: Final = 4096
+"""Characters of all warnings in one answer, as in Kubernetes. An object may have 20,000 unknown fields."""
 WATCHES_MAX: Final = 1_000
 """Open watches. Each change is compared with each of them, so their number limits the cost of a write."""
 WATCHES_RETRY_S: Final = 5
@@ -96,7 +98,7 @@ class Handlers:
                     body,
                     dry_run=reading.dry_run(request),
                 )
-                return self._written(request, kind, made)
+                return await self._written(request, kind, made)
             case "DELETE" if target.namespace or not kind.namespaced:
                 return await self._delete_collection(request, target, kind, access)
             case _:
@@ -111,7 +113,7 @@ class Handlers:
             case "GET":
                 wanted = form(request.headers.get("accept", ""))
                 found = await self._objects.get(kind, target.namespace, target.name)
-                return answer(
+                return await answer(
                     object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request))
                 )
             case "PUT":
@@ -122,16 +124,14 @@ class Handlers:
                 options = await self._body(request)
                 meant = self._admission_request(request, target, kind, access)
                 gone = await self._objects.delete(meant, options, dry_run=reading.dry_run(request, options))
-                return answer(_deleted(kind, gone))
+                return await answer(_deleted(kind, gone))
             case _:
                 raise not_allowed()
 
     async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
         part = await page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
-        return _answered(
-            await list_text(kind, part, wanted, now_ms=self._now_ms(), include=_include(request))
-        )
+        return answered(await list_text(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
 
     def _watch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         wanted = form(request.headers.get("accept", ""))
@@ -157,7 +157,9 @@ class Handlers:
             try:
                 async with aclosing(stream) as changes:
                     async for event in changes:
-                        yield json_text(event) + b"\n"
+                        # A request takes turns until its answer begins. Here a thousand watches may have the
+                        # same large object.
+                        yield await json_text(event, self._turns.turn) + b"\n"
             finally:
                 self._watches -= 1
 
@@ -172,10 +174,11 @@ class Handlers:
         written = await self._objects.change(
             meant,
             lambda old: admission.replace(meant, old, body),
+            body,
             dry_run=reading.dry_run(request),
             once=once,
         )
-        return self._written(request, kind, written)
+        return await self._written(request, kind, written)
 
     async def _patch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         type_ = reading.media_type(request)
@@ -191,14 +194,19 @@ class Handlers:
                     [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")],
                 )
             force = request.query_params.get("force", "").lower() in {"1", "true"}
-            return self._written(
+            return await self._written(
                 request, kind, await self._objects.apply(meant, body, force=force, dry_run=dry_run)
             )
         once = bool(text(body, "metadata", "resourceVersion"))
         written = await self._objects.change(
-            meant, lambda old: admission.patch(meant, old, type_, body), dry_run=dry_run, once=once
+            meant,
+            lambda old: admission.patch(meant, old, type_, body),
+            body,
+            dry_run=dry_run,
+            once=once,
+            grows=type_ == json_patches.JSON,
         )
-        return self._written(request, kind, written)
+        return await self._written(request, kind, written)
 
     async def _delete_collection(
         self, request: Request, target: Target, kind: Kind, access: Access
@@ -229,14 +237,14 @@ class Handlers:
                     raise
                 continue
             gone.append(deleted)
-        return _answered(await objects_text(kind, {"resourceVersion": str(version)}, gone))
+        return answered(await objects_text(kind, {"resourceVersion": str(version)}, gone))
 
     async def _action(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         if request.method == "GET" and target.subresource == DELIVERIES:
-            return answer(await self._actions.deliveries(kind, target.namespace, target.name))
+            return await answer(await self._actions.deliveries(kind, target.namespace, target.name))
         if request.method == "POST" and target.subresource in POSTED:
             options = await self._body(request)
-            return answer(
+            return await answer(
                 await self._actions.act(
                     self._admission_request(request, target, kind, access, plain=True),
                     target.subresource,
@@ -263,13 +271,17 @@ class Handlers:
             check_reference=access.check_reference,
         )
 
-    def _written(self, request: Request, kind: Kind, written: Written) -> Response:
+    async def _written(self, request: Request, kind: Kind, written: Written) -> Response:
         wanted = form(request.headers.get("accept", ""))
         document = object_document(
             kind, written.object, wanted, now_ms=self._now_ms(), include=_include(request)
         )
-        response = answer(document, 201 if written.made else 200)
+        response = await answer(document, 201 if written.made else 200)
+        left = WARNINGS_CHARACTERS_MAX
         for words in written.warnings:
+            left -= min(len(words), WARNING_CHARACTERS_MAX)
+            if left < 0:
+                break
             # A warning may quote what the client sent. A control character in it would break the header (RFC
             # 9110, 5.5).
             shown = "".join(
@@ -280,13 +292,14 @@ class Handlers:
         return response
 
 
-def answer(document: object, code: int = 200) -> Response:
+async def answer(document: object, code: int = 200) -> Response:
     """Return a JSON answer."""
-    return _answered(json_text(document), code)
+    return answered(await json_text(document), code=code)
 
 
-def _answered(text: bytes, code: int = 200) -> Response:
-    return Response(text, code, media_type="application/json", headers={"cache-control": "no-cache, private"})
+def answered(text: bytes, media_type: str = "application/json", *, code: int = 200) -> Response:
+    """Return an answer that is written already."""
+    return Response(text, code, media_type=media_type, headers={"cache-control": "no-cache, private"})
 
 
 def nowhere() -> StatusError:

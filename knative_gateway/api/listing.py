@@ -9,12 +9,13 @@ Spec: Kubernetes API concepts, "Retrieving large results sets in chunks".
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from knative_gateway.api.negotiation import Form
 from knative_gateway.api.stepping import filtered, for_each
+from knative_gateway.resources.documents.large import json_pieces
 from knative_gateway.resources.kinds import Kind
 from knative_gateway.resources.objects import Object, name_of, namespace_of
 from knative_gateway.resources.printing import partial, row, table
@@ -93,31 +94,37 @@ async def list_text(kind: Kind, part: Page, form: Form, *, now_ms: int, include:
     version = str(part.version)
     if form is Form.TABLE:
         head = table(kind, (), now_ms=now_ms, version=version, include=include, more=more)
-        rows = await for_each(
-            part.objects, lambda each: json_text(row(kind, each, now_ms=now_ms, include=include))
+        return await _text(
+            head, "rows", part.objects, lambda each: row(kind, each, now_ms=now_ms, include=include)
         )
-        return _with_items(head, "rows", rows)
     metadata = {"resourceVersion": version, **more}
     if form is Form.METADATA:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return _with_items(head, "items", await for_each(part.objects, lambda each: json_text(partial(each))))
+        return await _text(head, "items", part.objects, partial)
     return await objects_text(kind, metadata, part.objects)
 
 
 async def objects_text(kind: Kind, metadata: Mapping[str, object], objects: Sequence[Object]) -> bytes:
     """Return the JSON text of a list of whole objects."""
     head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
-    return _with_items(head, "items", await for_each(objects, json_text))
+    return await _text(head, "items", objects, lambda each: each)
 
 
-def _with_items(head: Mapping[str, object], name: str, items: Sequence[bytes]) -> bytes:
-    rest = json_text({key: value for key, value in head.items() if key != name})
-    return b'%s,"%s":[%s]}' % (rest[:-1], name.encode(), b",".join(items))
+async def _text(
+    head: Mapping[str, object], name: str, objects: Sequence[Object], shown: Callable[[Object], object]
+) -> bytes:
+    """The JSON text of `head` with what is shown of the objects as `name`."""
+    rest = {key: value for key, value in head.items() if key != name}
 
+    def pieces() -> Iterator[str]:
+        yield f"{''.join(json_pieces(rest))[:-1]},{json.dumps(name)}:["
+        for index, each in enumerate(objects):
+            written = json_pieces(shown(each))
+            yield f",{next(written)}" if index else next(written)
+            yield from written
+        yield "]}"
 
-def json_text(document: object) -> bytes:
-    """Return the JSON text of an answer, or of a part of it."""
-    return json.dumps(document, separators=(",", ":")).encode()
+    return b"".join(await for_each(pieces(), str.encode))
 
 
 def object_document(

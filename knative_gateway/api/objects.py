@@ -4,19 +4,21 @@
 definitions, and the objects that are deleted with them.
 """
 
-import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from knative_gateway.api.definitions import DEFINITION, Definitions
+from knative_gateway.api.stepping import beside, in_thread
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key, ResourceStore
 from knative_gateway.resources import admission
 from knative_gateway.resources.admission import Admitted, Request
 from knative_gateway.resources.documents.bounds import OBJECT_BYTES_MAX
+from knative_gateway.resources.documents.large import json_pieces
 from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
 from knative_gateway.resources.objects import Object, child, entries, name_of, namespace_of, text, timestamp
 from knative_gateway.resources.references import foreign
@@ -98,7 +100,8 @@ class Objects:
         Raises:
           StatusError: the request is refused, or an object with this name exists.
         """
-        admitted = admission.create(request, body, uid=str(uuid.uuid4()))
+        uid = str(uuid.uuid4())
+        admitted = await beside(lambda: admission.create(request, body, uid=uid), body)
         name = name_of(admitted.object)
         # Before the namespace is created: a request that is refused leaves nothing behind.
         _check_references(request, admitted.object, None)
@@ -117,12 +120,15 @@ class Objects:
         self,
         request: Request,
         change: Callable[[Object], Admitted],
+        body: object,
         *,
         dry_run: bool = False,
         once: bool = False,
+        grows: bool = False,
     ) -> Written:
-        """Replace the stored object with the result of `change`.
+        """Replace the stored object with the result of `change`, which is made from `body`.
 
+        `grows`: the result may be large although object and body are small.
         `change` is called again after a concurrent write, except with `once`: the body has a resourceVersion,
         so the client means exactly this version.
 
@@ -136,7 +142,7 @@ class Objects:
                 raise not_found(request.kind.group, request.kind.plural, request.name)
             return change(old)
 
-        return await self._write(request, changed, dry_run=dry_run, once=once)
+        return await self._write(request, changed, body, dry_run=dry_run, once=once, grows=grows)
 
     async def apply(self, request: Request, body: object, *, force: bool, dry_run: bool = False) -> Written:
         """Server-side apply. Creates the object if it does not exist.
@@ -149,11 +155,15 @@ class Objects:
             return await self.change(
                 request,
                 lambda old: admission.apply(request, old, body, uid=uid, force=force),
+                body,
                 dry_run=dry_run,
             )
         await self._need_namespace(request, dry_run=dry_run)
         return await self._write(
-            request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run
+            request,
+            lambda old: admission.apply(request, old, body, uid=uid, force=force),
+            body,
+            dry_run=dry_run,
         )
 
     async def delete(self, request: Request, options: object, *, dry_run: bool = False) -> Object:
@@ -207,19 +217,27 @@ class Objects:
         self,
         request: Request,
         change: Callable[[Object | None], Admitted],
+        body: object,
         *,
         dry_run: bool,
         once: bool = False,
+        grows: bool = False,
     ) -> Written:
         kind = request.kind
+
+        def changed(old: Object | None) -> tuple[Admitted, bool]:
+            admitted = change(old)
+            return admitted, old is not None and admission.unchanged(old, admitted.object)
+
         for _ in range(1 if once else ATTEMPTS):
             old = await self.find(kind, request.namespace, request.name)
-            admitted = change(old)
+            work = partial(changed, old)
+            admitted, is_same = await (in_thread(work) if grows else beside(work, old, body))
             _check_references(request, admitted.object, old)
             self._check_not_built_in(kind, request.name)
             # A new version would wake all watches and the controller, for example at each repetition of
             # `kubectl apply`.
-            if old is not None and admission.unchanged(old, admitted.object):
+            if old is not None and is_same:
                 return Written(old, admitted.warnings)
             if dry_run:
                 return Written(admitted.object, admitted.warnings, made=old is None)
@@ -239,7 +257,8 @@ class Objects:
             object_ = _served(object_, timestamp(request.now_ms))
         # Checked here and not only for the body: patches and defaults can make an object larger than each
         # request.
-        if (size := len(json.dumps(object_))) > OBJECT_BYTES_MAX:
+        size = await beside(lambda: sum(map(len, json_pieces(object_))), object_)
+        if size > OBJECT_BYTES_MAX:
             words = (
                 f"Request entity too large: the object would have {size} bytes, the limit is"
                 f" {OBJECT_BYTES_MAX}"

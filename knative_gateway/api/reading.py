@@ -1,21 +1,25 @@
 """Reading a request: its body and the parameters of writes. [io]"""
 
-import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 
 from knative_gateway.api.protobuf import MEDIA_TYPE, ProtobufError, read_protobuf
+from knative_gateway.api.stepping import in_thread
 from knative_gateway.resources.admission import FieldValidation
+from knative_gateway.resources.documents.large import INLINE_CHARACTERS
 from knative_gateway.resources.documents.manifests import ManifestError, read_json, read_yaml
 from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError, bad_request, unsupported_media
 
 YAML_BYTES_MAX: Final = 1 << 20
 """Bytes of a YAML body. The limit is lower than for JSON because reading YAML is slow."""
-YAML_BYTES_INLINE: Final = 16 << 10
+YAML_BYTES_INLINE: Final = 512
+"""Bytes of a YAML body that is read on the event loop: that takes about a millisecond."""
 MANAGER_CHARACTERS_MAX: Final = 128
+T = TypeVar("T")
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", json_patches.APPLY})
 
 
@@ -48,25 +52,26 @@ async def body(request: Request, bytes_max: int) -> object:
                     "RequestEntityTooLarge",
                     f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}",
                 )
-            # Large documents are read in a thread, so that they do not block deliveries on the event loop.
-            documents = (
-                await asyncio.to_thread(read_yaml, bytes(raw))
-                if len(raw) > YAML_BYTES_INLINE
-                else read_yaml(bytes(raw))
-            )
+            documents = await _read(read_yaml, raw, YAML_BYTES_INLINE)
             if len(documents) != 1:
                 raise bad_request(f"the body has {len(documents)} YAML documents, expected one")
             return documents[0]
         if type_ in {"", "application/json", *_YAML} or type_.endswith("+json"):
-            return read_json(bytes(raw))
+            return await _read(read_json, raw, INLINE_CHARACTERS)
         if type_ == MEDIA_TYPE:
-            return read_protobuf(bytes(raw))
+            return await _read(read_protobuf, raw, INLINE_CHARACTERS)
     except (ManifestError, ProtobufError) as error:
         raise bad_request(f"the body of the request cannot be read: {error}") from None
     accepted = "accepted media types include: application/json, application/yaml"
     raise unsupported_media(
         f"the body of the request was in an unknown format - {accepted} (not {type_[:100]})"
     )
+
+
+async def _read(read: Callable[[bytes], T], raw: bytearray, inline_max: int) -> T:
+    """Read a body. Larger ones than `inline_max` bytes are read in a thread, and do not delay deliveries."""
+    work = partial(read, bytes(raw))
+    return await in_thread(work) if len(raw) > inline_max else work()
 
 
 def manager(request: Request) -> str:

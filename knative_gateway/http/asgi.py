@@ -14,6 +14,8 @@ from knative_gateway.http.responses import CLOSE, Header, check_header, head, is
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
+HAS_LEFT: Final = "has_left"
+"""In the `state` of a scope: a function that returns whether the client has disconnected."""
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _VERSIONS: Final = {"version": "3.0", "spec_version": "2.3"}
 
@@ -76,7 +78,7 @@ class AsgiHandler:
             "raw_path": target.path,
             "query_string": target.query or b"",
             "headers": exchange.headers,
-            "state": {},
+            "state": {HAS_LEFT: lambda: exchange.is_lost},
         }
 
     async def _run(self, scope: Message) -> None:

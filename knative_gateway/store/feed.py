@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import Change, Key
+from knative_gateway.resources.documents.large import INLINE_CHARACTERS
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.database import Database
 from knative_gateway.store.documents import read
@@ -123,7 +124,8 @@ class Feed:
                 for row in rows:
                     # Decoded one by one, because a document has up to 1.5 MB.
                     if _matches(_key(row), group, kind):
-                        yield _change(row)
+                        [change] = await _changes([row])
+                        yield change
             elif position < self._newest:
                 # Each watch has its own position in the shared tail, so a slow watch costs no memory.
                 start = bisect_right(self._tail, position, key=lambda change: change.version)
@@ -181,8 +183,8 @@ class Feed:
                 continue
             if not rows:
                 return
-            for row in rows:
-                self._remember(_change(row), len(row.document) + len(row.previous or ""))
+            for row, change in zip(rows, await _changes(rows), strict=True):
+                self._remember(change, _size(row))
             self._newest = rows[-1].version
             self._waking.wake()
 
@@ -243,6 +245,17 @@ def _key(row: Row[tuple[object, ...]]) -> Key:
 
 def _matches(key: Key, group: str, kind: str) -> bool:
     return not kind or (key.kind == kind and key.group == group)
+
+
+def _size(row: Row[tuple[object, ...]]) -> int:
+    return len(row.document) + len(row.previous or "")
+
+
+async def _changes(rows: Rows) -> list[Change]:
+    """The changes in these rows. A thread decodes them if that takes long."""
+    if sum(map(_size, rows)) <= INLINE_CHARACTERS:
+        return list(map(_change, rows))
+    return await asyncio.to_thread(list, map(_change, rows))
 
 
 def _change(row: Row[tuple[object, ...]]) -> Change:

@@ -5,6 +5,7 @@ Versions become visible in ascending order: a write first locks the single row o
 until its commit. So a reader that sees version n also sees all versions before n.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, s
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
+from knative_gateway.resources.documents.large import INLINE_CHARACTERS
 from knative_gateway.store.database import Database
 from knative_gateway.store.decoded import Decoded
 from knative_gateway.store.documents import read, written
@@ -66,7 +68,15 @@ class SqlResources:
     async def get(self, key: Key) -> Mapping[str, object] | None:
         """Return the object; None if it does not exist."""
         row = await self._database.read(partial(_found, key))
-        return None if row is None else read(row.document)
+        if row is None:
+            return None
+        kept = self._decoded.get(key, row.version)
+        if kept is not None or len(row.document) <= INLINE_CHARACTERS:
+            return kept or read(row.document)
+        # In a thread, also with PostgreSQL. The next reader of this version finds it in the cache.
+        decoded = await asyncio.to_thread(read, row.document)
+        self._decoded.keep(key, row.version, decoded, len(row.document))
+        return decoded
 
     async def list(
         self,

@@ -1,12 +1,13 @@
 """Documents under the API's paths that are not objects: discovery, schemas, the version. [io]"""
 
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from knative_gateway.api.describing import discovery, openapi, openapi_v2
-from knative_gateway.resources.kinds import Registry
+from knative_gateway.api.stepping import in_thread, json_text
+from knative_gateway.resources.kinds import BUILT_IN, Registry
 
 PATHS: Final = (
     "/api",
@@ -24,13 +25,56 @@ _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """The media type of the answer. Clients request it with an @, Kubernetes answers with a dot, and so do we."""
 
 
-def document(request: Request, registry: Registry) -> dict[str, object] | Response | None:
-    """Return the document at a request's path, or None."""
-    match request.scope["path"].strip("/").split("/"):
+_JSON: Final = "application/json"
+_SCHEMAS: Final = "openapi"
+"""The beginning of the paths of documents with schemas."""
+
+
+class Documents:
+    """The texts of the documents. Those with schemas are made once for each registry, in a thread.
+
+    Their number is bounded: only paths that exist have a document.
+    """
+
+    def __init__(self) -> None:
+        self._registry = BUILT_IN
+        self._texts: dict[tuple[str, bool], tuple[bytes, str]] = {}
+
+    async def text(self, request: Request, registry: Registry) -> tuple[bytes, str] | None:
+        """Return the text and the media type of the document at a request's path; None: it does not exist."""
+        path, accepts_protobuf = (
+            request.scope["path"].strip("/"),
+            "protobuf" in request.headers.get("accept", ""),
+        )
+        work = partial(_document, path, registry, request.headers.get("host", ""), protobuf=accepts_protobuf)
+        if not path.startswith(_SCHEMAS):
+            return await _written(work())
+        if registry is not self._registry:
+            self._registry, self._texts = registry, {}
+        known = self._texts.get((path, accepts_protobuf))
+        if known is not None:
+            return known
+        made = await _written(await in_thread(work))
+        if made is not None and registry is self._registry:
+            self._texts[path, accepts_protobuf] = made
+        return made
+
+
+async def _written(document: dict[str, object] | bytes | None) -> tuple[bytes, str] | None:
+    if isinstance(document, bytes):
+        return document, _PROTOBUF
+    return None if document is None else (await json_text(document), _JSON)
+
+
+def _document(
+    path: str, registry: Registry, host: str, *, protobuf: bool
+) -> dict[str, object] | bytes | None:
+    """Return the document at a path, or None."""
+    match path.split("/"):
         case ["openapi", *rest]:
-            return _schemas(request, registry, rest)
+            return _schemas(registry, rest, protobuf=protobuf)
         case ["api", *rest]:
-            return _core(request, registry, rest)
+            return _core(host, registry, rest)
         case ["apis", *rest]:
             return _groups(registry, rest)
         case [name]:
@@ -51,10 +95,10 @@ def _alone(registry: Registry, name: str) -> dict[str, object] | None:
             return None
 
 
-def _core(request: Request, registry: Registry, rest: list[str]) -> dict[str, object] | None:
+def _core(host: str, registry: Registry, rest: list[str]) -> dict[str, object] | None:
     match rest:
         case []:
-            return discovery.core_versions(request.headers.get("host", ""))
+            return discovery.core_versions(host)
         case [version]:
             return discovery.resource_list(registry, "", version)
         case _:
@@ -73,10 +117,10 @@ def _groups(registry: Registry, rest: list[str]) -> dict[str, object] | None:
             return None
 
 
-def _schemas(request: Request, registry: Registry, rest: list[str]) -> dict[str, object] | Response | None:
+def _schemas(registry: Registry, rest: list[str], *, protobuf: bool) -> dict[str, object] | bytes | None:
     match rest:
-        case ["v2"] if "protobuf" in request.headers.get("accept", ""):
-            return Response(openapi_v2.encoded(openapi_v2.document(registry)), media_type=_PROTOBUF)
+        case ["v2"] if protobuf:
+            return openapi_v2.encoded(openapi_v2.document(registry))
         case ["v2"]:
             return openapi_v2.document(registry)
         case ["v3"]:

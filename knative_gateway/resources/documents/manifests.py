@@ -12,12 +12,15 @@ from typing import Any, Final
 import yaml
 
 from knative_gateway.resources.documents.bounds import Budget
+from knative_gateway.resources.documents.large import INLINE_CHARACTERS, PIECE_CHARACTERS, read_large
 from knative_gateway.resources.documents.yaml_documents import documents, plain
 from knative_gateway.resources.objects import Object, entries, text
 
 _DIGITS_MAX: Final = 20
-_SURROGATE: Final = re.compile(rb"\\(?:u|U0000)[dD][89a-fA-F]")
+_SURROGATE: Final = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 """An escaped surrogate: half of a character. Only both halves together are a character."""
+_SURROGATE_CHARACTERS: Final = 8
+"""The longest match of the pattern."""
 
 
 class ManifestError(ValueError):
@@ -30,10 +33,13 @@ def read_json(written: bytes) -> object:
     Raises:
       ManifestError: the text is not JSON, or exceeds a limit.
     """
+    hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_float": _float, "parse_int": _integer}
     try:
-        read = json.loads(written, parse_constant=_no_constant, parse_float=_float, parse_int=_integer)
+        characters = written.decode(json.detect_encoding(written))
+        is_small = len(characters) <= INLINE_CHARACTERS
+        read = json.loads(characters, **hooks) if is_small else read_large(characters, **hooks)
         Budget().spend(read)
-        if _SURROGATE.search(written):
+        if _has_surrogate(characters):
             check_text(read)
     except RecursionError:
         message = "it is nested too deep"
@@ -52,7 +58,7 @@ def read_yaml(written: bytes) -> list[object]:
     """
     try:
         read = [_plain(each) for each in documents(written) if each is not None]
-        if _SURROGATE.search(written):
+        if _has_surrogate(written.decode("latin-1")):
             check_text(read)
         return read
     except (ValueError, OverflowError) as error:
@@ -111,6 +117,14 @@ def check_text(value: object) -> None:
                 check_text(below)
         case _:
             pass
+
+
+def _has_surrogate(characters: str) -> bool:
+    """Return whether a text has an escaped surrogate. It is searched in pieces: see `large`."""
+    return any(
+        _SURROGATE.search(characters, start, start + PIECE_CHARACTERS + _SURROGATE_CHARACTERS)
+        for start in range(0, len(characters), PIECE_CHARACTERS)
+    )
 
 
 _BREAK: Final = re.compile("[\x85\u2028\u2029]")

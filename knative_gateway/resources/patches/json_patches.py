@@ -15,13 +15,15 @@ MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-OPERATIONS_MAX: Final = 1_000
-"""Operations of one JSON patch: some milliseconds. Kubernetes allows 10,000, which took 30 ms in one step."""
-COPIED_VALUES_MAX: Final = 50_000
-"""Values that all copy operations of one JSON patch copy. Without a limit, copies of copies grow
-exponentially.
+OPERATIONS_MAX: Final = 10_000
+"""Operations of one JSON patch, as in Kubernetes."""
+ADDED_VALUES_MAX: Final = 50_000
+"""Values that all operations of one JSON patch add, replace and copy. Without a limit, copies of copies grow
+exponentially, and each operation at the beginning of a long list moves all of its items.
 """
 DEPTH_MAX: Final = 64
+_SHOWN_CHARACTERS: Final = 200
+"""Characters of a path that a message shows."""
 
 
 def merge_patch(target: object, patch: object, depth: int = 0) -> object:
@@ -50,7 +52,7 @@ def json_patch(target: Object, operations: object) -> object:
     Raises:
       StatusError: 400 if an operation is malformed, 422 if one does not fit the document or a test fails, 413
       if
-        the operations copy too much.
+        the operations add and copy too much.
     """
     if not isinstance(operations, list) or not all(isinstance(each, Mapping) for each in operations):
         raise bad_request("a JSON patch is a list of operations")
@@ -59,30 +61,30 @@ def json_patch(target: Object, operations: object) -> object:
     # The operations change the copy in place. Copying for each operation would cost the size of the document
     # 10,000 times.
     document = _copied(target)
-    copies = Budget(COPIED_VALUES_MAX)
+    added = Budget(ADDED_VALUES_MAX)
     for index, operation in enumerate(operations):
         try:
-            document = _operate(document, operation, copies)
+            document = _operate(document, operation, added)
         except LookupError as error:
             message = f"operation {index} of the JSON patch cannot be applied: {error.args[0]}"
             raise StatusError(422, "Invalid", message) from None
         except TooMuchError:
             raise StatusError(
-                413, "RequestEntityTooLarge", f"operation {index} of the JSON patch copies too much"
+                413, "RequestEntityTooLarge", f"operation {index} of the JSON patch adds too much"
             ) from None
     return document
 
 
-def _operate(document: Any, operation: Mapping[str, object], copies: Budget) -> Any:
+def _operate(document: Any, operation: Mapping[str, object], added: Budget) -> Any:
     """Apply one operation to `document`, which is a private copy and may be changed in place."""
     path = _pointer(operation, "path")
     match operation.get("op"):
         case "add":
-            return _add(document, path, _copied(_value(operation)))
+            return _add(document, path, _copied(_value(operation), added))
         case "remove":
             return _remove(document, path)[0]
         case "replace":
-            return _replace(document, path, _copied(_value(operation)))
+            return _replace(document, path, _copied(_value(operation), added))
         case "move":
             source = _pointer(operation, "from")
             # RFC 6902, 4.4.
@@ -90,12 +92,10 @@ def _operate(document: Any, operation: Mapping[str, object], copies: Budget) -> 
                 raise LookupError("a value cannot be moved into itself")
             return _add(*_moved(document, source, path))
         case "copy":
-            found = _find(document, _pointer(operation, "from"))
-            copies.spend(found)
-            return _add(document, path, _copied(found))
+            return _add(document, path, _copied(_find(document, _pointer(operation, "from")), added))
         case "test":
             if not same(_find(document, path), _value(operation)):
-                raise LookupError(f"testing {operation['path']} failed")
+                raise LookupError(f"testing {_shown(str(operation['path']))} failed")
             return document
         case other:
             raise bad_request(f"unknown operation {other!r} of a JSON patch"[:200])
@@ -106,10 +106,16 @@ def _moved(document: Any, source: Sequence[str], path: Sequence[str]) -> tuple[A
     return rest, path, value
 
 
-def _copied(value: object) -> Any:
+def _copied(value: object, spent_from: Budget | None = None) -> Any:
+    if spent_from is not None:
+        spent_from.spend(value)
     if isinstance(value, Mapping):
         return {name: _copied(each) for name, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _shown(step: str) -> str:
+    return step if len(step) <= _SHOWN_CHARACTERS else f"{step[:_SHOWN_CHARACTERS]}…"
 
 
 def _value(operation: Mapping[str, object]) -> object:
@@ -134,19 +140,19 @@ def _find(document: Any, path: Sequence[str]) -> Any:
     for step in path:
         if isinstance(document, dict):
             if step not in document:
-                raise LookupError(f"{step!r} does not exist")
+                raise LookupError(f"{_shown(step)!r} does not exist")
             document = document[step]
         elif isinstance(document, list):
             document = document[_index(document, step, end=len(document))]
         else:
-            raise LookupError(f"{step!r} has no members")
+            raise LookupError(f"{_shown(step)!r} has no members")
     return document
 
 
 def _index(array: Sequence[object], step: str, *, end: int) -> int:
     # RFC 6901, 4: an index has no leading zeros and no sign.
     if not re.fullmatch("0|[1-9][0-9]{0,9}", step) or int(step) >= end:
-        raise LookupError(f"{step!r} is not an index of a list of {len(array)}")
+        raise LookupError(f"{_shown(step)!r} is not an index of a list of {len(array)}")
     return int(step)
 
 
@@ -160,7 +166,7 @@ def _add(document: Any, path: Sequence[str], value: object) -> Any:
     elif isinstance(parent, list):
         parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
     else:
-        raise LookupError(f"{step!r} cannot be added: its parent is not an object or a list")
+        raise LookupError(f"{_shown(step)!r} cannot be added: its parent is not an object or a list")
     return document
 
 

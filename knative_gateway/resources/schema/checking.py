@@ -37,6 +37,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "integer": (int,),
     "number": (int, float),
 }
+_CHOICES: Final = frozenset({"enum", "allOf", "anyOf", "oneOf", "not"})
 _INTEGER_BITS: Final = {"int32": 31, "int64": 63}
 _SHOWN_BITS_MAX: Final = 256
 _WORDS: Final = {
@@ -98,15 +99,16 @@ def _check(schema: Object, value: object, path: str, checked: Checked, depth: in
         checked.add(Because.TYPE, path, f"{shown(value)}: must be of type {expected}, not {_word(value)}")
         return value
     kept: object = value
-    if isinstance(value, Mapping):
+    if isinstance(value, str):
+        _check_string(schema, value, path, checked)
+    elif isinstance(value, Mapping):
         kept = _check_object(schema, value, path, checked, depth)
     elif isinstance(value, list | tuple):
         kept = _check_array(schema, value, path, checked, depth)
-    elif isinstance(value, str):
-        _check_string(schema, value, path, checked)
     elif not isinstance(value, bool) and isinstance(value, int | float):
         _check_number(schema, value, path, checked)
-    _check_choices(schema, value, path, checked, depth)
+    if not _CHOICES.isdisjoint(schema):
+        _check_choices(schema, value, path, checked, depth)
     return kept
 
 

@@ -10,7 +10,7 @@ Spec: Kubernetes, "Server-Side Apply", "Merge strategy".
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from knative_gateway.resources.objects import EMPTY, Object, child, entries
 
@@ -135,18 +135,19 @@ def below(schema: Object, name: str) -> Object:
 
 def fields_v1(paths: Collection[Path]) -> dict[str, object]:
     """Return a set of paths in the form that Kubernetes stores in `managedFields[].fieldsV1`."""
-    tree: dict[str, object] = {}
-    for written in sorted(
-        tuple(step.written if isinstance(step, Item) else f"f:{step}" for step in path) for path in paths
-    ):
+    tree: dict[str, Any] = {}
+    for path in paths:
         node = tree
-        for step in written:
-            under = node.setdefault(step, {})
-            assert isinstance(under, dict)
-            node = under
-        if written[-1].startswith("k:"):
+        for step in path:
+            node = node.setdefault(step.written if isinstance(step, Item) else f"f:{step}", {})
+        if isinstance(path[-1], Item) and path[-1].written.startswith("k:"):
             node[_SELF] = {}
-    return tree
+    return _sorted(tree)
+
+
+def _sorted(tree: Mapping[str, Any]) -> dict[str, object]:
+    # Each level by itself: sorting all paths at once is one long call.
+    return {step: _sorted(tree[step]) for step in sorted(tree)}
 
 
 def read_fields(tree: Object, path: Path = ()) -> list[Path]:

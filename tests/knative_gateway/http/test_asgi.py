@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from knative_gateway.http.asgi import App, AsgiHandler
+from knative_gateway.http.asgi import HAS_LEFT, App, AsgiHandler
 from tests.knative_gateway.http.wire import Wire
 
 GET = b"GET /a%20b/c?x=%20y HTTP/1.1\r\nHost: x\r\nA: B\r\n\r\n"
@@ -38,7 +38,8 @@ async def test_the_scope_says_what_the_request_said() -> None:
     wire.send(GET)
     await done(wire)
     [scope] = seen
-    assert {**scope, "asgi": None} == {
+    assert not scope["state"][HAS_LEFT]()
+    assert {**scope, "asgi": None, "state": {}} == {
         "type": "http",
         "asgi": None,
         "http_version": "1.1",
@@ -98,11 +99,12 @@ async def test_an_application_is_notified_that_its_client_has_left_and_what_it_s
     """In this way a watch ends."""
     entered = asyncio.Event()
 
-    async def app(_scope: object, receive: Any, send: Any) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         assert (await receive())["type"] == "http.request"
         await send(START)
         entered.set()
         assert (await receive())["type"] == "http.disconnect"
+        assert scope["state"][HAS_LEFT]()
         await send({"type": "http.response.body", "body": b"late", "more_body": True})
 
     wire = served(app)

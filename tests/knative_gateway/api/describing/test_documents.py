@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from knative_gateway.api import Api
+from knative_gateway.api.describing import openapi
+from knative_gateway.resources.kinds import Registry
 from tests.knative_gateway.api.client import Answer, call, definition
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -144,3 +148,29 @@ async def test_unknown_kinds_are_not_discovered(api: Api) -> None:
     ):
         answer: Answer = await call(api, "GET", path)
         assert (answer.code, answer.json["kind"]) == (404, "Status"), path
+
+
+async def test_documents_with_schemas_are_made_once_until_the_kinds_change(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making one takes several milliseconds, and every user may ask for it."""
+    made: list[object] = []
+    whole = openapi.whole
+
+    def counted(registry: Registry) -> dict[str, object]:
+        made.append(registry)
+        return whole(registry)
+
+    monkeypatch.setattr(openapi, "whole", counted)
+    first = await document(api, "/openapi.json")
+    for path in ("/openapi.json", "/openapi.json/", "//openapi.json"):
+        assert await document(api, path) == first
+    assert len(made) == 1
+    kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await call(api, "POST", kinds, definition())).code == 201
+    assert "dev.knative.serving.v1.Service" in (await document(api, "/openapi.json"))["components"]["schemas"]
+    assert len(made) == 2
+    assert (await call(api, "GET", "/openapi/v2")).header("content-type") == "application/json"
+    for path in ("/openapi/v9", "/openapi/v3/apis/none/v1"):
+        assert (await call(api, "GET", path)).code == 404
+        assert (await call(api, "GET", path)).code == 404

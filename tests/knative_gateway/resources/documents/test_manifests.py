@@ -183,3 +183,9 @@ def test_half_a_character_is_refused(written: bytes) -> None:
 
 def test_two_halves_are_a_character() -> None:
     assert read_json(b'{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
+
+
+def test_json_is_utf_8() -> None:
+    """RFC 8259, 8.1. A surrogate in UTF-8 would be half of a character in the object."""
+    with pytest.raises(ManifestError, match="it is not JSON: 'utf-8' codec can't decode"):
+        read_json(b'"\xed\xa0\x80"')

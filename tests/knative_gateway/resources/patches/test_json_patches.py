@@ -3,7 +3,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from knative_gateway.resources.patches.json_patches import OPERATIONS_MAX, json_patch, merge_patch
+from knative_gateway.resources.patches.json_patches import (
+    ADDED_VALUES_MAX,
+    OPERATIONS_MAX,
+    json_patch,
+    merge_patch,
+)
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.resources.test_objects import JSON, OBJECTS
 
@@ -163,9 +168,43 @@ COPY_TWICE = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "copy", "from":
 @pytest.mark.timeout(20)
 def test_copies_of_copies_end_soon() -> None:
     """A short patch could otherwise create a document that is larger than the memory."""
-    with pytest.raises(StatusError, match="copies too much") as refused:
+    with pytest.raises(StatusError, match="adds too much") as refused:
         json_patch({"a": ["x"]}, COPY_TWICE * 40)
     assert refused.value.code == 413
+
+
+@pytest.mark.parametrize("op", ["add", "replace"])
+def test_all_operations_together_add_a_limited_number_of_values(op: str) -> None:
+    """Each of 10,000 operations at the beginning of a list of 200,000 items moves all of them."""
+    half = {"op": op, "path": "/a", "value": [0] * (ADDED_VALUES_MAX // 2 - 1)}
+    assert json_patch({"a": 1}, [half, half]) == {"a": half["value"]}
+    with pytest.raises(StatusError, match="operation 2 of the JSON patch adds too much") as refused:
+        json_patch({"a": 1}, [half, half, {"op": op, "path": "/a", "value": 1}])
+    assert refused.value.code == 413
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": f"/a/{LONG}", "value": 1},
+        {"op": "test", "path": f"/a/0/{LONG}", "value": 1},
+        {"op": "test", "path": f"/{LONG}", "value": 1},
+        {"op": "add", "path": f"/b/{LONG}", "value": 1},
+    ],
+)
+def test_a_message_shows_the_beginning_of_a_long_path(operation: dict[str, object]) -> None:
+    with pytest.raises(StatusError) as refused:
+        json_patch({"a": [1], "b": 1}, [operation])
+    assert len(str(refused.value)) < 500
+
+
+def test_a_failed_test_of_a_long_path_has_a_short_message() -> None:
+    with pytest.raises(StatusError, match="testing /xx") as refused:
+        json_patch({LONG: 1}, [{"op": "test", "path": f"/{LONG}", "value": 2}])
+    assert len(str(refused.value)) < 500
 
 
 @pytest.mark.timeout(20)
@@ -176,7 +215,7 @@ def test_the_most_operations_on_a_large_object_end_soon() -> None:
         large, [{"op": "add", "path": f"/n{number}", "value": "v"} for number in range(OPERATIONS_MAX)]
     )
     assert isinstance(patched, dict)
-    assert len(patched) == 50_000 + OPERATIONS_MAX
+    assert len(patched) == 50_000 + OPERATIONS_MAX == 60_000
 
 
 def test_neither_the_document_nor_the_operations_are_changed() -> None:
