@@ -49,6 +49,17 @@ def real_commands() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """Collect garbage only when the test says so: for tests of what is free without a collection."""
+    gc.collect()
+    # What other tests of this process left behind, and a collection cannot free, does not count.
+    gc.freeze()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A JVM takes longer to start than a thousand tests."""
     for item in items:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -14,16 +13,6 @@ from amqp_streams.testing_amqp.node import ManualLoop
 from amqp_streams.wire.layout import DATA_BINARY8
 
 EVENT = DATA_BINARY8 + b"\x01x"
-
-
-@pytest.fixture
-def _without_collections() -> Iterator[None]:
-    gc.collect()
-    # What other tests of this process left behind, and a collection cannot free, does not count.
-    gc.freeze()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def _use(node: InMemoryNode, *, detach: bool) -> None:
@@ -46,7 +35,7 @@ def _use(node: InMemoryNode, *, detach: bool) -> None:
     node._wires.clear()
 
 
-@pytest.mark.usefixtures("_without_collections")
+@pytest.mark.usefixtures("without_collections")
 @pytest.mark.parametrize("detach", [False, True])
 def test_a_connection_that_has_ended_leaves_nothing_for_the_search(detach: bool) -> None:
     """What has survived two searches is examined seldom: its memory must not wait for that."""

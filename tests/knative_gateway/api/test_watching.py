@@ -246,12 +246,10 @@ async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: py
     await api.close()
 
 
-async def test_many_watches_that_begin_with_many_objects_take_turns(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count, clients = 3 * watches.OBJECTS_A_TURN, 5
-    for number in range(count):
-        await call(api, "POST", TRIGGERS, trigger(f"t{number:03}"))
+async def read_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch, count: int, clients: int, query: dict[str, str] | None = None
+) -> tuple[list[Told], int]:
+    """What clients get that watch at the same time, and the most events that one iteration has made."""
     made = 0
     event = watches._event
 
@@ -263,7 +261,7 @@ async def test_many_watches_that_begin_with_many_objects_take_turns(
     monkeypatch.setattr(watches, "_event", counted)
 
     async def read() -> Told:
-        async with watching(api, TRIGGERS) as events:
+        async with watching(api, TRIGGERS, query) as events:
             return await take(events, count)
 
     reading = [asyncio.create_task(read()) for _ in range(clients)]
@@ -271,8 +269,19 @@ async def test_many_watches_that_begin_with_many_objects_take_turns(
     while not all(task.done() for task in reading):
         await asyncio.sleep(0)
         seen.append(made)
-    assert [len(task.result()) for task in reading] == [count] * clients
-    assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * watches.OBJECTS_A_TURN
+    most = max(later - earlier for earlier, later in pairwise(seen))
+    return [task.result() for task in reading], most
+
+
+async def test_many_watches_that_begin_with_many_objects_take_turns(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, clients = 3 * watches.OBJECTS_A_TURN, 5
+    for number in range(count):
+        await call(api, "POST", TRIGGERS, trigger(f"t{number:03}"))
+    got, most = await read_at_once(api, monkeypatch, count, clients)
+    assert [len(each) for each in got] == [count] * clients
+    assert most <= 2 * watches.OBJECTS_A_TURN
 
 
 async def test_many_watches_with_many_changes_take_turns(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,27 +291,9 @@ async def test_many_watches_with_many_changes_take_turns(api: Api, monkeypatch: 
     count, clients = 3 * watches.CHANGES_A_TURN, 20
     for number in range(count):
         await label(api, "a", str(number))
-    made = 0
-    event = watches._event
-
-    def counted(*arguments: Any) -> dict[str, object]:
-        nonlocal made
-        made += 1
-        return event(*arguments)
-
-    monkeypatch.setattr(watches, "_event", counted)
-
-    async def read() -> Told:
-        async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
-            return await take(events, count)
-
-    reading = [asyncio.create_task(read()) for _ in range(clients)]
-    seen = [0]
-    while not all(task.done() for task in reading):
-        await asyncio.sleep(0)
-        seen.append(made)
-    assert [task.result() for task in reading] == [[("MODIFIED", "a")] * count] * clients
-    assert max(later - earlier for earlier, later in pairwise(seen)) <= watches.CHANGES_A_TURN + 1
+    got, most = await read_at_once(api, monkeypatch, count, clients, {"resourceVersion": version})
+    assert got == [[("MODIFIED", "a")] * count] * clients
+    assert most <= watches.CHANGES_A_TURN + 1
 
 
 async def test_an_initial_list_ends_when_the_gateway_closes(store: Store) -> None:

@@ -1,7 +1,6 @@
 """The memory of a request is free as soon as it is answered, or its client has left."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,22 +9,12 @@ from tests.knative_gateway.http.wire import Echo, Wire
 POST = b"POST /p HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
 
 
-@pytest.fixture
-def _without_collections() -> Iterator[None]:
-    gc.collect()
-    # What other tests of this process left behind, and a collection cannot free, does not count.
-    gc.freeze()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 class Silent(Echo):
     def answer(self) -> None:
         pass
 
 
-@pytest.mark.usefixtures("_without_collections")
+@pytest.mark.usefixtures("without_collections")
 @pytest.mark.parametrize("handler", [Echo, Silent])
 @pytest.mark.parametrize("sent", [POST, POST[:-1], POST * 3])
 def test_a_request_that_is_over_leaves_nothing_for_the_garbage_collection(

@@ -25,7 +25,7 @@ from tests.amqp_streams.storage.changes.steps import (
     to_the_disk,
 )
 from tests.amqp_streams.storage.conftest import NOW, SMALL, read_all
-from tests.amqp_streams.storage.held import open_held
+from tests.amqp_streams.storage.held import HeldHand, open_held
 
 # -- appends and commits during a deletion
 
@@ -114,6 +114,17 @@ def test_records_move_to_no_segment_while_a_log_is_deleted_and_the_memory_stays_
     assert read_all(partition)[-34:] == [b"z" * 100] * 4 + [b"w" * 1000] * 30
 
 
+def until_a_commit_waits(hand: HeldHand, partition: Partition) -> int:
+    """Append events until a commit waits for a file of the journal. Returns the end of the partition."""
+    for _ in range(100):
+        end = partition.end
+        partition.append([b"y" * 1000], b"\0", NOW)
+        hand.commit_all()
+        if partition.end == end:
+            return end
+    pytest.fail("the journal takes everything")
+
+
 @pytest.mark.parametrize("fault", [None, fails("rename", "trash")], ids=["deleted", "failed"])
 def test_a_commit_that_waits_for_records_of_a_log_continues_when_its_deletion_has_ended(
     fault: Fault | None,
@@ -126,14 +137,7 @@ def test_a_commit_that_waits_for_records_of_a_log_continues_when_its_deletion_ha
     hand.ask_later(DELETE)
     to_the_disk(hand)
     deletion = hand.held.keeper.tasks.popleft()
-    for _ in range(100):
-        before = other.end
-        other.append([b"y" * 1000], b"\0", NOW)
-        hand.commit_all()
-        if other.end == before:
-            break
-    else:
-        pytest.fail("the journal takes everything")
+    before = until_a_commit_waits(hand, other)
     files.fault = fault or files.fault
     hand.held.keeper.submit(deletion)
     hand.held.keeper.run(1)
@@ -154,14 +158,7 @@ def test_a_sync_that_a_failed_deletion_delayed_is_made_up_for() -> None:
     to_the_disk(hand)
     assert _log(partition).flushed_end == partition.end, "written to its segment, and not synced"
     deletion = hand.held.keeper.tasks.popleft()
-    for _ in range(100):
-        before = other.end
-        other.append([b"y" * 1000], b"\0", NOW)
-        hand.commit_all()
-        if other.end == before:
-            break
-    else:
-        pytest.fail("the journal takes everything")
+    before = until_a_commit_waits(hand, other)
     files.fault = fails("rename", "trash")
     hand.held.keeper.submit(deletion)
     hand.held.keeper.run(1)
