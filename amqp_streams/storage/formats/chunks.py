@@ -99,7 +99,7 @@ def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> i
     Examines at most about twice as many messages as it counts: a run may be read in many small pieces.
     """
     if isinstance(messages, Packed):
-        return max(1, messages[first:].within(bytes_max))
+        return max(1, messages.within(bytes_max, first=first))
     total, count, step = 0, 0, _STEP
     while first + count < len(messages):
         ends = list(accumulate(map(len, messages[first + count : first + count + step]), initial=total))

@@ -42,14 +42,19 @@ class Packed(Sequence[bytes]):
             return array("I", [ends.step]) * (len(ends) - 1)
         return array("I", map(sub, ends[1:], ends))
 
-    def within(self, size: int, overhead: int = 0) -> int:
-        """How many messages, from the first, have together at most `size` bytes, with an `overhead` each."""
-        ends, count = self.ends, len(self)
-        begin = ends[0]
+    def within(self, size: int, overhead: int = 0, first: int = 0) -> int:
+        """How many messages have together at most `size` bytes, with an `overhead` each.
+
+        `first`: the index of the first message that counts. The others are not copied.
+        """
+        ends, count = self.ends, len(self) - first
+        begin = ends[first]
         # All fit: the usual case, without a search.
         if ends[-1] - begin + overhead * count <= size:
             return count
-        return bisect_right(range(1, count + 1), size, key=lambda end: ends[end] - begin + overhead * end)
+        return bisect_right(
+            range(1, count + 1), size, key=lambda part: ends[first + part] - begin + overhead * part
+        )
 
     def __len__(self) -> int:
         return len(self.ends) - 1

@@ -46,10 +46,11 @@ def test_there_is_no_message_outside(wanted):
     assert made != 7
 
 
-@given(messages, st.integers(0, 200), st.integers(0, 9))
-def test_it_counts_the_messages_that_fit(wanted, size, overhead):
-    ends = list(accumulate(len(message) + overhead for message in wanted))
-    assert packed(wanted, b"front").within(size, overhead) == sum(end <= size for end in ends)
+@given(messages, st.integers(0, 200), st.integers(0, 9), st.data())
+def test_it_counts_the_messages_that_fit(wanted, size, overhead, data):
+    first = data.draw(st.integers(0, len(wanted)))
+    ends = list(accumulate(len(message) + overhead for message in wanted[first:]))
+    assert packed(wanted, b"front").within(size, overhead, first) == sum(end <= size for end in ends)
 
 
 @given(st.lists(st.tuples(messages, st.booleans()), max_size=4))
