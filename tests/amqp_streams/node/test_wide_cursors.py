@@ -1,10 +1,13 @@
 """Cursors of wide logs: what an attach, a write and an end of a link cost."""
 
+from collections.abc import Collection
+
 import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.node import consumers, cursors
 from amqp_streams.storage.ports import Partition
+from amqp_streams.streams.consuming.cursors import Cursors
 from amqp_streams.streams.consuming.start import resumed_position, start_position
 from amqp_streams.streams.consuming.tracker import Tracker
 from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
@@ -28,26 +31,33 @@ def test_few_links_with_many_partitions_are_written_in_parts(monkeypatch: pytest
     assert parts == 3
 
 
-def test_an_attach_looks_once_for_the_start_of_each_partition_and_keeps_no_object_for_it(
+def test_an_attach_looks_once_at_each_partition_and_keeps_no_object_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked, kept = list[int](), list[int]()
-    start, resumed = start_position, resumed_position
+    looked, opened, kept = list[int](), list[int](), list[int]()
+    start, opening, resumed = start_position, Cursors.attach, resumed_position
 
     def counted(filters: object, partition: Partition, **options: object) -> int:
         looked.append(partition.index)
         return start(filters, partition, **options)  # type: ignore[arg-type]  # what it was called with
+
+    def counted_cursor(
+        cursors: Cursors, key: object, user: object, partitions: Collection[Partition], begin: object
+    ) -> object:
+        opened.extend(partition.index for partition in partitions)
+        return opening(cursors, key, user, partitions, begin)  # type: ignore[arg-type]  # as it was called
 
     def counted_again(filters: object, partition: Partition, *others: object) -> int:
         kept.append(partition.index)
         return resumed(filters, partition, *others)  # type: ignore[arg-type]  # what it was called with
 
     monkeypatch.setattr(consumers, "start_position", counted)
+    monkeypatch.setattr(Cursors, "attach", counted_cursor)
     monkeypatch.setattr(consumers, "resumed_position", counted_again)
     bench = Bench()
     bench.node.create("wide", LogSettings(partitions=64))
     consumer = bench.consume(attach("wide", consumer=True, durable=True, filters=EARLIEST))
-    assert (looked, kept) == (list(range(64)), list(range(64)))
+    assert looked == opened == kept == list(range(64))
     assert consumer.progress is not None
     assert consumer.progress.trackers == {}
 
