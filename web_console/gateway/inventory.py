@@ -1,7 +1,8 @@
 """[io] Reads what a gateway has, for all views of a session.
 
-Laws: one reading at a time. A reading is used for at least `FRESH_S`, and for a hundred times as long as it
-took, so that an open view costs the gateway less than a hundredth of a core.
+Laws: one reading at a time. A view that is opened shows what was there then, or later. An open view uses a
+reading for at least `FRESH_S`, and for a hundred times as long as it took, so that it costs the gateway less
+than a hundredth of a core.
 """
 
 import asyncio
@@ -40,6 +41,11 @@ class Listing:
     took_s: float
 
     @property
+    def begun_s(self) -> float:
+        """When it began."""
+        return self.at_s - self.took_s
+
+    @property
     def fresh_s(self) -> float:
         """How long it is used."""
         return fresh_s(self.took_s)
@@ -66,10 +72,14 @@ class Inventory:
             ApiError: the gateway refuses it.
             AwayError: the gateway does not answer.
         """
+        asked = time.monotonic()
         async with self._reading:
             kept = self._kept.get(namespace)
-            # A person who loads a page again wants to see what was changed just now.
-            if kept is not None and time.monotonic() - kept.at_s < (kept.took_s if anew else kept.fresh_s):
+            # A person who loads a page again wants to see what was changed just now: views that were opened
+            # during a reading share the next one.
+            if kept is not None and (
+                asked <= kept.begun_s if anew else time.monotonic() - kept.at_s < kept.fresh_s
+            ):
                 return kept
             made = await self._read(namespace)
             self._kept.pop(namespace, None)

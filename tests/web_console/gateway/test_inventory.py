@@ -1,5 +1,6 @@
 """Readings of a real gateway: parts of lists, how long a reading is used, and rates."""
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -52,6 +53,19 @@ async def test_a_reading_is_used_again(guarded_gateway: GatewayProcess) -> None:
     for namespace in ("a", "b", "c", "d"):
         await inventory.read(namespace)
     assert await inventory.read("weather") is not first
+
+
+async def test_views_that_are_opened_during_a_reading_share_the_next_one(
+    guarded_gateway: GatewayProcess,
+) -> None:
+    inventory = Inventory(api_of(guarded_gateway, ADMIN))
+    first = asyncio.create_task(inventory.read("weather", anew=True))
+    await asyncio.sleep(0)
+    second, third = await asyncio.gather(
+        inventory.read("weather", anew=True), inventory.read("weather", anew=True)
+    )
+    assert second is third
+    assert second is not await first, "it may lack what was changed after it began"
 
 
 def test_a_reading_is_used_for_a_hundred_times_as_long_as_it_took() -> None:
