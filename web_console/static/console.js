@@ -197,6 +197,22 @@
     }
   });
 
+  // -- fields that were changed while the scripts were loading
+
+  function isChanged(field) {
+    return field.options
+      ? Array.from(field.options).some((option) => option.selected !== option.defaultSelected)
+      : field.value !== field.defaultValue;
+  }
+
+  // htmx was not ready for their events, so the page does not show what the fields say.
+  document.addEventListener("htmx:load", () => {
+    for (const field of document.querySelectorAll("[hx-trigger]:not(form), [hx-trigger] :is(input, select)")) {
+      if (!isChanged(field)) continue;
+      for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true }));
+    }
+  }, { once: true });
+
   document.addEventListener("visibilitychange", open);
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.querySelector && event.target.querySelector("[data-figures]")) open();

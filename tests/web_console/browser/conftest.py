@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from amqp_streams.client import Event
 from amqp_streams.client.blocking import connect
@@ -117,3 +117,18 @@ def shoot(page: Page, name: str) -> None:
     """Take a screenshot for the documentation."""
     if SHOTS is not None:
         page.screenshot(path=Path(SHOTS) / f"{name}.png")
+
+
+def type_before_scripts(page: Page, label: str, text: str) -> None:
+    """Load the page again, and type into a field while its first script is still on the way."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/htmx.min.js", hold)
+    page.reload(wait_until="commit")
+    page.get_by_label(label).press_sequentially(text)
+    while not held:
+        page.wait_for_timeout(10)
+    held[0].continue_()

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from amqp_streams.client import Event
 from amqp_streams.client.blocking import connect
 from examples.node import NodeProcess
-from tests.web_console.browser.conftest import shoot
+from tests.web_console.browser.conftest import shoot, type_before_scripts
 
 
 def test_the_list_shows_the_logs_with_figures_that_follow_the_node(visitor: Page, node: NodeProcess) -> None:
@@ -27,3 +27,9 @@ def test_a_search_shows_the_logs_with_a_text_in_their_name_as_it_is_typed(visito
     expect(visitor.get_by_role("link", name="temps")).to_have_count(0)
     expect(visitor.get_by_role("link", name="alarms")).to_be_visible()
     expect(visitor).to_have_url(re.compile(r"find=ala"))
+
+
+def test_a_search_that_is_typed_before_the_scripts_run_counts(visitor: Page) -> None:
+    type_before_scripts(visitor, "Find a log", "ala")
+    expect(visitor.get_by_role("link", name="temps")).to_have_count(0)
+    expect(visitor.get_by_role("link", name="alarms")).to_be_visible()
