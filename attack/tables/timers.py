@@ -109,7 +109,7 @@ def _group_wait(room: Room) -> Iterator[str]:
             for peer in (owner, waiter):
                 peer.raw(b"\x00\x00\x00\x08\x02\x00\x00\x00")
                 peer.pump(0.1)
-        expect(all(refusal(each) is not None for each in waiting), "an attach waits for ever")
+        expect(all(refusal(each) is not None for each in waiting), "an attach is never answered")
         expect(refusal(link) == names.RESOURCE_LOCKED, f"a claim of an owned partition: {refusal(link)}")
 
 

@@ -70,7 +70,7 @@ def test_a_large_batch_on_many_partitions_is_dealt_in_runs() -> None:
         for index, share in shares:
             assert share.step is None, "neighbours stay together"
             got[index] += len(range(512)[share])
-    assert set(got.values()) == {2 * 512 // SPREAD_MAX}, "over a few batches everybody gets the same"
+    assert set(got.values()) == {2 * 512 // SPREAD_MAX}, "over a few batches, each partition gets the same"
 
 
 @pytest.mark.parametrize("count", [SPREAD_MAX + 1, 700, 5000])
@@ -81,7 +81,7 @@ def test_a_batch_touches_few_partitions_however_many_the_log_has(count: int) -> 
 
 @pytest.mark.parametrize("count", [17, 40, 63, 64, 100, 500, 5000])
 def test_the_runs_of_a_batch_are_about_the_same(count: int) -> None:
-    """Otherwise batches of one size would give some partitions more than others, for ever."""
+    """Otherwise batches of one size would always give some partitions more than others."""
     sizes = [len(range(count)[share]) for _, share in RoundRobin().deal(count, range(64))]
     assert sum(sizes) == count
     assert max(sizes) - min(sizes) < len(sizes) <= SPREAD_MAX

@@ -148,7 +148,7 @@ def test_a_commit_that_waits_for_records_of_a_log_continues_when_its_deletion_ha
 
 
 def test_a_sync_that_a_failed_deletion_delayed_is_made_up_for() -> None:
-    """Otherwise a file of the journal would wait for it for ever, and all commits for the file."""
+    """Otherwise a file of the journal would never be free, and all commits would wait for the file."""
     files = FaultyFiles()
     hand, partition = opened(files)
     other = hand.store.logs["other"].partitions[0]
