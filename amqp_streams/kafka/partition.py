@@ -20,6 +20,7 @@ from amqp_streams.storage.ports import (
     Reached,
     ReadRequest,
 )
+from amqp_streams.wire.batched.packed import total_bytes
 
 
 class KafkaQueue:
@@ -128,7 +129,7 @@ class KafkaPartition:
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         if self.failure is not None:
             raise self.failure
-        size = sum(map(len, messages))
+        size = total_bytes(messages)
         if self.plain:
             if formats is not None:
                 message = f"topic {self.place.topic!r} cannot keep message-formats other than 0"

@@ -87,7 +87,7 @@ class Node:
             limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
         )
         self._numbered_intake = NumberedIntake(store, self._numbering)
-        self._sends = Sends(self._intake, self._numbered_intake, limits or Limits())
+        self.sends = Sends(self._intake, self._numbered_intake, limits or Limits())
         self._informed, self.refreshed = Informed(sync), partial(refreshed, store)
         self._effects: list[Effect] = []
         self._links = Links()
@@ -184,7 +184,7 @@ class Node:
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
-        return self._sends.offered(request, self._intake.producing(log, partition, elsewhere, numbered))
+        return self.sends.offered(request, self._intake.producing(log, partition, elsewhere, numbered))
 
     def _numbered(
         self, request: AttachRequest, log: StoredLog, partition: Partition | None
@@ -326,7 +326,7 @@ class Node:
 
     def receive_batch(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Steps[Taken]:
         """Add the events of one batched send to the next commit. `now_ms`: the wall clock."""
-        taken = yield from self._sends.receive(grant, message, now_ms)
+        taken = yield from self.sends.receive(grant, message, now_ms)
         if taken.receipt.settled and isinstance(grant, Producing):
             self.counters[grant.log.name].repeated += len(taken.receipt.settled)
         return taken

@@ -470,21 +470,38 @@ static PyObject *plainness(PyObject *module, PyObject *args)
     return PyLong_FromLong(plain && at >= end ? 1 + transfers : 0);
 }
 
+/* -- data sections: `00 53 75 b0`, the size of the content in 4 bytes, the content */
+
+enum { SECTION = 8 };
+
+static void put_section(unsigned char *to, unsigned int size)
+{
+    static const unsigned char constructor[4] = {0x00, 0x53, 0x75, 0xB0};
+    memcpy(to, constructor, sizeof constructor);
+    put(to + sizeof constructor, size, 4);
+}
+
+/* The bytes of contents with these sizes, an array of unsigned int. */
+static uint64_t sum_of(const Py_buffer *sizes)
+{
+    const unsigned int *size = sizes->buf, *end = size + (size_t)sizes->len / sizeof *size;
+    uint64_t bytes = 0;
+    while (size < end)
+        bytes += *size++;
+    return bytes;
+}
+
 /* `join_sections(head, buffer, at, sizes) -> bytes`: `head`, then a data section for each message. The messages
    follow each other in `buffer` from byte `at` on; `sizes` is an array of unsigned int. */
 static PyObject *join_sections(PyObject *module, PyObject *args)
 {
-    enum { SECTION = 8 };
-    static const char constructor[4] = {0x00, 0x53, 0x75, (char)0xB0};
     Py_buffer head, buffer, sizes;
     Py_ssize_t at;
     if (!PyArg_ParseTuple(args, "y*y*ny*", &head, &buffer, &at, &sizes))
         return NULL;
     const unsigned int *size = sizes.buf;
     size_t count = (size_t)sizes.len / sizeof *size;
-    uint64_t bytes = 0;
-    for (size_t index = 0; index < count; index++)
-        bytes += size[index];
+    uint64_t bytes = sum_of(&sizes);
     PyObject *joined = NULL;
     if (at < 0 || at > buffer.len || bytes > (uint64_t)(buffer.len - at))
         PyErr_SetString(PyExc_ValueError, "the messages are longer than the buffer");
@@ -494,19 +511,51 @@ static PyObject *join_sections(PyObject *module, PyObject *args)
         memcpy(out, head.buf, (size_t)head.len);
         out += head.len;
         for (size_t index = 0; index < count; index++) {
-            unsigned int length = size[index];
-            memcpy(out, constructor, sizeof constructor);
-            for (int byte = 0; byte < 4; byte++)
-                out[4 + byte] = (char)(length >> (24 - 8 * byte));
-            memcpy(out + SECTION, message, length);
-            out += SECTION + length;
-            message += length;
+            put_section((unsigned char *)out, size[index]);
+            memcpy(out + SECTION, message, size[index]);
+            out += SECTION + size[index];
+            message += size[index];
         }
     }
     PyBuffer_Release(&head);
     PyBuffer_Release(&buffer);
     PyBuffer_Release(&sizes);
     return joined;
+}
+
+/* `split_sections(message, at, sizes) -> bytes | None`: the contents of the data sections with these sizes, an
+   array of unsigned int, from byte `at` of `message` to its end. None if the sections begin otherwise. */
+static PyObject *split_sections(PyObject *module, PyObject *args)
+{
+    Py_buffer message, sizes;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "y*ny*", &message, &at, &sizes))
+        return NULL;
+    const unsigned int *size = sizes.buf;
+    size_t count = (size_t)sizes.len / sizeof *size;
+    uint64_t bytes = sum_of(&sizes);
+    PyObject *contents = NULL;
+    if (at < 0 || at > message.len || bytes + SECTION * count != (uint64_t)(message.len - at))
+        PyErr_SetString(PyExc_ValueError, "the sections are not those of the sizes");
+    else if ((contents = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes))) {
+        char *out = PyBytes_AsString(contents);
+        const char *section = (const char *)message.buf + at;
+        for (size_t index = 0; index < count; index++) {
+            unsigned char front[SECTION];
+            put_section(front, size[index]);
+            if (memcmp(section, front, SECTION) != 0) {
+                Py_DECREF(contents);
+                contents = Py_NewRef(Py_None);
+                break;
+            }
+            memcpy(out, section + SECTION, size[index]);
+            section += SECTION + size[index];
+            out += size[index];
+        }
+    }
+    PyBuffer_Release(&message);
+    PyBuffer_Release(&sizes);
+    return contents;
 }
 
 static PyMethodDef functions[] = {
@@ -517,6 +566,7 @@ static PyMethodDef functions[] = {
     {"take_output", take_output, METH_VARARGS, "Remove the first bytes of the engine's output."},
     {"plainness", plainness, METH_VARARGS, "Whether no frame needs a look at its fields, and whether all are transfers."},
     {"join_sections", join_sections, METH_VARARGS, "Join messages of a buffer as data sections."},
+    {"split_sections", split_sections, METH_VARARGS, "Join the contents of data sections."},
     {"pass_deliveries", pass_deliveries, METH_O, "Remove delivery events."},
     {"settle_accepted", settle_accepted, METH_O, "Settle accepted deliveries, and remove their events."},
     {NULL, NULL, 0, NULL},

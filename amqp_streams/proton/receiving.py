@@ -8,11 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Final
 
 from cproton_ffi import ffi, lib
 
 from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import BUFFER_BYTES, Pointer, scratch
+from amqp_streams.wire.batched.arrays import SplitSections
 from amqp_streams.wire.formats import Endpoint, FormatFinder
 
 
@@ -113,6 +115,10 @@ def receive_compiled(
 
 
 receive = receive_in_python if compiled.loops is None else receive_compiled
+split_sections: Final[SplitSections | None] = (
+    None if compiled.loops is None else compiled.loops.split_sections
+)
+"""For batched sends. Without the compiled loops, each event of a batch is a copy of its own."""
 
 
 def _receive_slowly(

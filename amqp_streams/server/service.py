@@ -22,6 +22,7 @@ import structlog
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import LogDeletedError, PeerError, StorageError
 from amqp_streams.node import Node
+from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.capabilities import announced, offered
 from amqp_streams.server.limits.quotas import Quotas
@@ -125,6 +126,7 @@ class EventService:
             access=Access(settings.access, settings.user_groups),
             redirects=Redirects(settings.redirects),
         )
+        self.node.sends.split = receiving.split_sections
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)
         self.audit = Audit(self.monotonic_ms)
@@ -147,10 +149,9 @@ class EventService:
         self._loop = loop
         self._waiting: dict[tuple[CommitQueue, int], list[_Waiting]] = {}
         self._answered = asyncio.Event()
-        self._commit_scheduled = False
+        self._commit_scheduled = self._pump_scheduled = False
         self._ticking: Final[deque[LiveConnection]] = deque()  # the present tick has not reached them
         self._pumps: Final = Pumps()
-        self._pump_scheduled = False
         self._withheld: dict[Committing, None] = {}
         self._stalled: dict[CommitQueue, dict[Committing, None]] = {}
         steps = (

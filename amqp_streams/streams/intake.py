@@ -19,6 +19,7 @@ from amqp_streams.streams.receipts import Part, Receipt
 from amqp_streams.streams.redirects import NOWHERE, Redirected, require_here
 from amqp_streams.streams.routing import RoundRobin, partition_of_key
 from amqp_streams.streams.steps import EVENTS_A_STEP, Steps, finish
+from amqp_streams.wire.batched.packed import Packed, pack
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
     group_key,
@@ -42,8 +43,8 @@ class AwaitedLogError(PeerError):
 class _Batch:
     """Received messages, what is stored of each and in which format, and the time."""
 
-    messages: list[bytes]
-    stored: list[bytes]
+    messages: Sequence[bytes]
+    stored: Sequence[bytes]
     header_sizes: bytes
     now_ms: int
     receipt: Receipt
@@ -58,9 +59,12 @@ class _Batch:
 
     def append_share(self, partition: Partition, share: slice) -> StorageError | None:
         """Append a slice of the batch to a partition."""
-        indices = range(len(self.stored))[share]
+        indices, stored = range(len(self.stored))[share], self.stored[share]
+        if isinstance(stored, Packed):
+            # A copy: a share that stays in memory longer than the others must not keep theirs.
+            stored = pack(stored.buffer, stored.ends)
         return self._append(
-            partition, indices, self.stored[share], self.header_sizes[share], formats_at(self.formats, share)
+            partition, indices, stored, self.header_sizes[share], formats_at(self.formats, share)
         )
 
     def append_all(self, partition: Partition) -> StorageError | None:
@@ -71,7 +75,7 @@ class _Batch:
         self,
         partition: Partition,
         indices: Sequence[int] | None,
-        messages: list[bytes],
+        messages: Sequence[bytes],
         header_sizes: bytes,
         formats: Formats,
     ) -> StorageError | None:
@@ -140,7 +144,7 @@ class Intake:
         self._turns.pop(log.incarnation, None)
 
     def receive(
-        self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None
+        self, grant: Producing | Relaying, messages: Sequence[bytes], now_ms: int, formats: Formats = None
     ) -> Receipt:
         """Add a batch of transfers to the next commit.
 
@@ -164,7 +168,7 @@ class Intake:
     def receive_together(
         self,
         grant: Producing,
-        messages: list[bytes],
+        messages: Sequence[bytes],
         now_ms: int,
         formats: Formats = None,
         partition: int | None = None,
@@ -193,20 +197,38 @@ class Intake:
             if receipt.spoil():
                 return receipt
         shares = [] if not free or partition is None else [(partition, slice(None))]
-        for index, share in shares or grant.round_robin.deal(len(free), self._running(grant)):
+        shares = shares or grant.round_robin.deal(len(free), self._running(grant))
+        if not hinted and all(share.step in (None, 1) for _, share in shares):
+            for index, share in shares:
+                if not self._appended(partitions[index], batch, None if len(shares) == 1 else share):
+                    break
+            return receipt
+        # Each event by itself: they are cut once, not for each partition.
+        batch = replace(batch, stored=list(stored))
+        for index, share in shares:
             hinted[index] = sorted([*hinted.get(index, ()), *free[share]])
         for index, indices in hinted.items():
             whole = len(indices) == len(messages)
-            error = batch.append_all(partitions[index]) if whole else batch.append(partitions[index], indices)
-            self._note(partitions[index], error)
-            if error is not None:
+            if not self._appended(partitions[index], batch, None if whole else indices):
                 break
         return receipt
+
+    def _appended(self, partition: Partition, batch: _Batch, share: slice | Sequence[int] | None) -> bool:
+        """Append a share of a batch, None: all of it. Returns whether the partition took it."""
+        match share:
+            case None:
+                error = batch.append_all(partition)
+            case slice():
+                error = batch.append_share(partition, share)
+            case _:
+                error = batch.append(partition, share)
+        self._note(partition, error)
+        return error is None
 
     def _receive_others(
         self,
         grant: Producing | Relaying,
-        messages: list[bytes],
+        messages: Sequence[bytes],
         formats: Formats,
         refused: MessagesRefusedError,
         *,
@@ -345,7 +367,7 @@ class _RefusedError(Exception):
         self.reason = reason
 
 
-def _stripped(messages: list[bytes]) -> Steps[tuple[list[bytes], bytes]]:
+def _stripped(messages: Sequence[bytes]) -> Steps[tuple[Sequence[bytes], bytes]]:
     """Like `strip_batch`, in steps.
 
     Raises:

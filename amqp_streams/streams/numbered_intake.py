@@ -43,7 +43,7 @@ class NumberedIntake:
         self,
         grant: Producing,
         numbered: Numbered,
-        messages: list[bytes],
+        messages: Sequence[bytes],
         now_ms: int,
         formats: Formats = None,
         *,
@@ -131,7 +131,7 @@ class NumberedIntake:
         return None
 
 
-def _taken_apart(messages: list[bytes], receipt: Receipt) -> Steps[tuple[Split, list[int]]]:
+def _taken_apart(messages: Sequence[bytes], receipt: Receipt) -> Steps[tuple[Split, list[int]]]:
     """The valid messages with a sequence, and their indices; the others are refused."""
     sequences, stored, sizes, kept = (
         array("Q", bytes(8 * len(messages))),
@@ -161,7 +161,7 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> Steps[tuple[Split, 
 
 
 def _routed(
-    grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt
+    grant: Producing, numbered: Numbered, messages: Sequence[bytes], kept: Sequence[int], receipt: Receipt
 ) -> Steps[dict[int, list[int]]]:
     """The messages by partition; those with a partition that they cannot reach are refused."""
     by_partition: dict[int, list[int]] = {}

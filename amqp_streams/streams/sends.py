@@ -20,6 +20,7 @@ from amqp_streams.streams.intake import AwaitedLogError, Intake, target
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.steps import Steps
+from amqp_streams.wire.batched.arrays import SplitSections
 from amqp_streams.wire.batched.compression import TooLargeBatchError, UnknownCodecError, available
 from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_sent_batch, rejection_text
 
@@ -50,6 +51,8 @@ class Sends:
         self._events_max: Final = limits.batch_events
         # An event of a compressed batch must not be larger than one that is sent alone.
         self._bytes_max: Final = min(limits.uncompressed_bytes, limits.message_bytes)
+        self.split: SplitSections | None = None
+        """See `split_sections`. The shell may set it."""
 
     def offered(self, request: AttachRequest, grant: Producing) -> Producing:
         """Add to a grant what the attach asks for, and return the grant."""
@@ -68,7 +71,11 @@ class Sends:
         """
         nothing = Receipt()
         try:
-            batch = read_sent_batch(message, self._events_max, self._bytes_max)
+            # Each event of an idempotent producer is cut anyway: its number is removed.
+            is_numbered = isinstance(grant, Producing) and grant.numbered is not None
+            batch = read_sent_batch(
+                message, self._events_max, self._bytes_max, None if is_numbered else self.split
+            )
         except WireError as error:
             return self._rejected(grant, nothing, _unread(error), 2)
         count, size = len(batch.messages), len(batch.encoded)

@@ -20,6 +20,7 @@ from typing import Final
 
 from amqp_streams.errors import WireError
 from amqp_streams.names import GROUP_KEY, TARGET_PARTITION
+from amqp_streams.wire.batched.packed import Packed
 from amqp_streams.wire.decoder import decode, skip
 from amqp_streams.wire.encoder import encode, encode_list
 from amqp_streams.wire.layout import (
@@ -125,7 +126,9 @@ class MessagesRefusedError(WireError):
     `messages`, `header_sizes`: the result of `strip_batch` for the other items, in their order.
     """
 
-    def __init__(self, refused: Mapping[int, WireError], messages: list[bytes], header_sizes: bytes) -> None:
+    def __init__(
+        self, refused: Mapping[int, WireError], messages: Sequence[bytes], header_sizes: bytes
+    ) -> None:
         self.refused: Final = dict(refused)
         """The reason for each refused item, by its index in the batch: ascending, at least one."""
         self.messages: Final = messages
@@ -162,16 +165,15 @@ def header_sizes_alike(messages: Sequence[bytes]) -> bytes | None:
         return b""
     # All messages of one client begin alike, so the first one shows which prefix to expect.
     prefix = _header(messages[0])
-    # The smallest and the largest message are both in the range, and so is every other one.
-    if min(messages) >= prefix + MESSAGE_ANNOTATIONS_HEAD and max(messages) < prefix + HEADS_END:
+    if _all_begin(messages, prefix, MESSAGE_ANNOTATIONS):
         return bytes((len(prefix),)) * len(messages)
     return None
 
 
-def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
+def strip_batch(messages: Sequence[bytes]) -> tuple[Sequence[bytes], bytes]:
     """Apply `strip` to each message. Returns the bytes to store, and the sizes of the headers.
 
-    If no message changes, the returned list is `messages` itself.
+    If no message changes, `messages` itself is returned.
 
     Raises:
         MessagesRefusedError: some are not valid messages. The error has the reasons and the result for the
@@ -207,8 +209,7 @@ def without_annotations(messages: Sequence[bytes]) -> bool:
     """
     if not messages:
         return True
-    prefix = _header(messages[0])
-    return min(messages) >= prefix + PROPERTIES_HEAD and max(messages) < prefix + HEADS_END
+    return _all_begin(messages, _header(messages[0]), PROPERTIES)
 
 
 def group_key(message: bytes) -> str | None:
@@ -329,6 +330,15 @@ def _strip(message: bytes) -> tuple[int, bytes]:
         if following <= DELIVERY_ANNOTATIONS:
             raise _out_of_order(following, end)
     return header_size, stored
+
+
+def _all_begin(messages: Sequence[bytes], header: bytes, first: int) -> bool:
+    """Whether each message has this header section, then a section not before `first`."""
+    front = header + HEADS_END[:-1]
+    if isinstance(messages, Packed):
+        return messages.all_begin(front, first, FOOTER)
+    # The smallest and the largest message are both in the range, and so is every other one.
+    return min(messages) >= front + bytes((first,)) and max(messages) < header + HEADS_END
 
 
 def _header(message: bytes) -> bytes:

@@ -52,12 +52,12 @@ class Split(NamedTuple):
     """
 
     sequences: "array[int]"
-    stored: list[bytes]
+    stored: Sequence[bytes]
     header_sizes: bytes
     formats: "array[int] | None" = None
 
 
-def split_batch(messages: list[bytes]) -> Split | None:
+def split_batch(messages: Sequence[bytes]) -> Split | None:
     """Split a batch in which all messages have the same of the two usual forms.
 
     None: at least one message has another form; use `sequence_of` and `strip` for each message.

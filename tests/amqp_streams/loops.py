@@ -24,5 +24,6 @@ def use_loops(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, f"{name}_{kind}"))
     monkeypatch.setattr(sending, "join_sections", sending.join_sections if kind == "compiled" else None)
+    monkeypatch.setattr(receiving, "split_sections", receiving.split_sections if kind == "compiled" else None)
     for user in (connection, protocol):
         monkeypatch.setattr(user, "plainness", incoming.plainness if kind == "compiled" else None)

@@ -234,7 +234,7 @@ class Committer:
             # Taken even if the encoding fails: otherwise the same records would fail in every later commit.
             commit.parts.append(_Part(partition, partition.take(), size))
         commit.journaled = len(commit.parts)
-        buffers: list[bytes] = []
+        buffers: list[bytes | memoryview] = []
         encode = Call(partial(self._encode, commit, slot, buffers))
         write = Write(slot.file, buffers, slot.position)
         # With `sync = interval`, the timer of the writer's thread syncs the file.
@@ -244,7 +244,7 @@ class Committer:
             else Work([encode, write], lazy=[slot.file])
         )
 
-    def _encode(self, commit: _Commit, slot: Slot, buffers: list[bytes]) -> None:
+    def _encode(self, commit: _Commit, slot: Slot, buffers: list[bytes | memoryview]) -> None:
         """In the writer's thread, because a megabyte takes a millisecond: fill `buffers` with the record."""
         # The first buffer is the record's header. It is encoded last, because it has the lengths of all
         # batches.

@@ -28,7 +28,7 @@ class Write:
     """
 
     file: OpenFile
-    buffers: Sequence[bytes]
+    buffers: Sequence[bytes | memoryview]
     position: int
     size_before: int | None = None
     created: bool = False

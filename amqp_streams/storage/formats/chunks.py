@@ -47,17 +47,17 @@ class Appends:
             stamp, messages, headers, formats = pieces[0]
             stamps = array("q", [stamp]) * len(messages)
             return Chunk(self.base, stamps, headers, messages, self.marks, formats)
-        stamps, all_messages = array("q"), list[bytes]()
+        stamps = array("q")
         for stamp, messages, _, _ in pieces:
             stamps.extend(array("q", [stamp]) * len(messages))
-            all_messages += messages
         headers = b"".join([headers for _, _, headers, _ in pieces])
         formats = (
             join_formats([(len(messages), formats) for _, messages, _, formats in pieces])
             if self.is_formatted
             else None
         )
-        return Chunk(self.base, stamps, headers, all_messages, self.marks, formats)
+        together = join_messages([messages for _, messages, _, _ in pieces])
+        return Chunk(self.base, stamps, headers, together, self.marks, formats)
 
 
 def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:

@@ -43,7 +43,8 @@ from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.checksum import crc32
 from amqp_streams.storage.formats.chunks import count_within, formats_at, part
 from amqp_streams.storage.ports import Chunk, Formats
-from amqp_streams.wire.batched.packed import pack
+from amqp_streams.wire.batched.arrays import are_equal, sizes_of
+from amqp_streams.wire.batched.packed import joined, pack
 
 MAGIC: Final = b"AEB1"
 HEAD_BYTES: Final = 40
@@ -108,7 +109,7 @@ def seed_of(uid: int, partition: int) -> int:
     return crc32(uid.to_bytes(8, "little") + partition.to_bytes(4, "little"))
 
 
-def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
+def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes | memoryview]:
     """Encode a batch as two buffers: head with tables, and body.
 
     Hot path: all loops over messages run in C.
@@ -125,18 +126,17 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
     assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, (
         "timestamps never decrease, and a batch spans less than 50 days"
     )
-    lengths = list(map(len, messages))
-    body = b"".join(messages)
+    lengths, body = sizes_of(messages), joined(messages)
     flags, tables = 0, []
     if stamps[-1] == first_ms:
         flags |= _ONE_TIMESTAMP
     else:
         tables.append(_bytes(array("I", [stamp - first_ms for stamp in stamps])))
-    # The product is cheap and rules out most batches; `count` then compares in C. It is fastest for a list.
-    if lengths[0] * count == len(body) and lengths.count(lengths[0]) == count:
+    # The product is cheap and rules out most batches.
+    if lengths[0] * count == len(body) and are_equal(lengths):
         flags |= _ONE_LENGTH
         lengths = lengths[:1]
-    tables.append(_bytes(array("I", lengths)))
+    tables.append(_bytes(lengths))
     if headers.count(0) == count:
         flags |= _NO_HEADERS
     else:

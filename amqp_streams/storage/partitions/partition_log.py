@@ -28,6 +28,7 @@ from amqp_streams.storage.ports import (
     PartitionFacts,
     ReadRequest,
 )
+from amqp_streams.wire.batched.packed import total_bytes
 
 Admit = Callable[["PartitionLog", int, int], None]
 """Called by each append with its bytes and the time; raises DiskFullError if the disk has no space."""
@@ -182,7 +183,7 @@ class PartitionLog:
             # Without this, the stored error would collect a traceback at each raise, and keep the messages in
             # its frames in memory.
             raise error.with_traceback(None)
-        size = sum(map(len, messages))
+        size = total_bytes(messages)
         # May refuse: nothing has changed yet.
         self._admit(self, size, now_ms)
         base = self._next

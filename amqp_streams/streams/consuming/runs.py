@@ -104,7 +104,7 @@ class Room:
         overhead = self.overhead + (0 if formats is None else self.formatted)
         if isinstance(messages, Packed):
             count = max(messages.within(self.size, overhead), int(self.one))
-            return count, messages[:count].body_bytes + overhead * count
+            return count, messages.ends[count] - messages.ends[0] + overhead * count
         sizes, count = list(map(len, messages)), len(messages)
         # Hot path: messages of one size need no sum.
         each = sizes[0] + overhead

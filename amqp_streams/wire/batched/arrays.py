@@ -22,6 +22,10 @@ SECTION_BYTES: Final = 8
 """How many bytes of a section are in front of its message."""
 JoinSections = Callable[[bytes, bytes, int, "array[int]"], bytes]
 """`join_sections` for messages in one buffer, compiled: head, buffer, byte of the first message, sizes."""
+SplitSections = Callable[[bytes, int, "array[int]"], bytes | None]
+"""`split_sections` into one buffer, compiled: message, byte of the first section, sizes of all contents. None
+if the sections begin otherwise.
+"""
 
 _SWAP: Final = sys.byteorder == "little"
 _ARRAY: Final = Struct(">BIIB")
@@ -135,14 +139,27 @@ def join_sections(
     return b"".join(parts)
 
 
-def read_sections(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
-    """Return the messages of sections with known sizes, from byte `at` to the end. The heads of the sections
-    are not read: see `heads_match`.
+def split_sections(
+    message: bytes, at: int, sizes: "array[int]", compiled: SplitSections | None = None
+) -> Sequence[bytes]:
+    """Return the messages of sections with known sizes, from byte `at` to the end.
+
+    `compiled`: what does the same into one buffer, which is then returned as a `Packed`.
 
     Raises:
-        WireError: the sizes do not add up.
+        WireError: the sections are others.
     """
-    return Sections(message, at, sizes).contents()
+    found = Sections(message, at, sizes)
+    if compiled is None:
+        if heads_match(message, at, sizes):
+            return found.contents()
+    else:
+        buffer = compiled(message, at, sizes)
+        if buffer is not None:
+            equal = sizes[0] and are_equal(sizes)
+            ends = range(0, len(buffer) + 1, sizes[0]) if equal else list(accumulate(sizes, initial=0))
+            return Packed(buffer, ends)
+    raise WireError("the data sections of a batch are not those of its sizes")
 
 
 def heads_match(message: bytes, at: int, sizes: "array[int]") -> bool:

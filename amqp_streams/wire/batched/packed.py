@@ -56,6 +56,31 @@ class Packed(Sequence[bytes]):
             range(1, count + 1), size, key=lambda part: ends[first + part] - begin + overhead * part
         )
 
+    def body(self) -> bytes | memoryview:
+        """Return the bytes of all messages. They are not copied."""
+        begin, end = self.ends[0], self.ends[-1]
+        whole = begin == 0 and end == len(self.buffer)
+        return self.buffer if whole else memoryview(self.buffer)[begin:end]
+
+    def all_begin(self, front: bytes, first: int, last: int) -> bool:
+        """Whether each message begins with `front`, then a byte from `first` to `last`."""
+        ends, starts, size, count = self.ends, self.buffer, len(front) + 1, len(self)
+        if isinstance(ends, range):
+            begin, step = ends[0], ends.step
+        elif min(self.sizes(), default=size) >= size:
+            fronts = map(starts.__getitem__, map(slice, ends[:-1], map(size.__add__, ends)))
+            starts, begin, step = b"".join(fronts), 0, size
+        else:
+            step = 0
+        if step < size:
+            return False
+        # A slice has the same byte of every message: a comparison in C, however many there are.
+        stop = begin + step * count
+        columns = [starts[begin + place : stop : step] for place in range(size)]
+        if any(columns[place] != front[place : place + 1] * count for place in range(size - 1)):
+            return False
+        return not columns[-1].translate(None, bytes(range(first, last + 1)))
+
     def __len__(self) -> int:
         return len(self.ends) - 1
 
@@ -68,11 +93,12 @@ class Packed(Sequence[bytes]):
     @overload
     def __getitem__(self, index: int) -> bytes: ...
     @overload
-    def __getitem__(self, index: slice) -> "Packed": ...
-    def __getitem__(self, index: "int | slice") -> "bytes | Packed":
+    def __getitem__(self, index: slice) -> "Sequence[bytes]": ...
+    def __getitem__(self, index: "int | slice") -> "bytes | Sequence[bytes]":
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
-            assert step == 1, "messages next to each other"
+            if step != 1:
+                return list(self)[index]
             return Packed(self.buffer, self.ends[first : max(first, last) + 1])
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
@@ -104,6 +130,11 @@ def total_bytes(messages: Sequence[bytes]) -> int:
     return messages.body_bytes if isinstance(messages, Packed) else sum(map(len, messages))
 
 
+def joined(messages: Sequence[bytes]) -> bytes | memoryview:
+    """The bytes of all messages, one after another; those of a `Packed` are not copied."""
+    return messages.body() if isinstance(messages, Packed) else b"".join(messages)
+
+
 def join_messages(parts: "Sequence[Sequence[bytes]]") -> Sequence[bytes]:
     """One sequence of all messages of the parts, in this order: a `Packed` if all parts are."""
     if len(parts) == 1:
@@ -111,7 +142,7 @@ def join_messages(parts: "Sequence[Sequence[bytes]]") -> Sequence[bytes]:
     packed = [part for part in parts if isinstance(part, Packed)]
     if not packed or len(packed) < len(parts):
         return list(chain.from_iterable(parts))
-    buffer = b"".join([memoryview(part.buffer)[part.ends[0] : part.ends[-1]] for part in packed])
+    buffer = b"".join([part.body() for part in packed])
     steps = {part.ends.step if isinstance(part.ends, range) else 0 for part in packed}
     if len(steps) == 1 and (step := steps.pop()):
         return Packed(buffer, range(0, len(buffer) + 1, step))

@@ -11,8 +11,8 @@ authors of other clients: docs/batched-sends.md.
 A batch may be compressed as a whole: `wire/batched/compression.py`.
 
 Other sections before the data are allowed and skipped, and a footer after it. With `sizes`, each data section
-has a size of 4 bytes and nothing follows, so that the only step of Python for each event is the slice of its
-message. Event Hubs clients write no delivery annotations.
+has a size of 4 bytes and nothing follows, so that the messages are found without reading the sections. Event
+Hubs clients write no delivery annotations.
 
 Law: reading returns what was written, and the sections are those that any AMQP library reads.
 """
@@ -28,12 +28,12 @@ from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import (
     SECTION_BYTES,
-    heads_match,
+    SplitSections,
     join_sections,
     numbers_of,
     read_array,
-    read_sections,
     sizes_of,
+    split_sections,
     write_array,
 )
 from amqp_streams.wire.batched.compression import decompressed
@@ -87,7 +87,7 @@ class SentBatch:
     batch, decompressed.
     """
 
-    messages: list[bytes]
+    messages: Sequence[bytes]
     formats: Mapping[int, int] = field(default_factory=dict)
     resumes: bool = False
     encoded: bytes = b""
@@ -154,11 +154,13 @@ def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
     return DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
 
 
-def read_sent_batch(message: bytes, events_max: int, bytes_max: int | None = None) -> SentBatch:
+def read_sent_batch(
+    message: bytes, events_max: int, bytes_max: int | None = None, split: SplitSections | None = None
+) -> SentBatch:
     """Decode a batch of at most `events_max` events. The events are not decoded.
 
     `bytes_max`: the most bytes of a compressed batch when it is decompressed; None: a compressed batch is not
-    valid here.
+    valid here. `split`: see `split_sections`.
 
     Raises:
         TooManyEventsError: it has more events.
@@ -180,16 +182,11 @@ def read_sent_batch(message: bytes, events_max: int, bytes_max: int | None = Non
             raise WireError("a compressed batch may not contain a compressed batch")
         frame = _only_section(message, at)
         batch = decompressed(frame, annotations.codec, annotations.uncompressed, bytes_max)
-        return read_sent_batch(batch, events_max)
+        return read_sent_batch(batch, events_max, split=split)
     sizes, pairs = annotations.sizes, annotations.formats
     if len(sizes) > events_max:
         raise _too_many(events_max)
-    if sizes:
-        messages = read_sections(message, at, sizes)
-        if not heads_match(message, at, sizes):
-            raise WireError("the data sections of a batch are not those of its sizes")
-    else:
-        messages = _walk(message, at, events_max)
+    messages = split_sections(message, at, sizes, split) if sizes else _walk(message, at, events_max)
     if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
         raise WireError(
             f"the message-formats of a batch of {len(messages)} events are not those of its events"

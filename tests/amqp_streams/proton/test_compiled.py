@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.config import Limits
+from amqp_streams.errors import WireError
 from amqp_streams.proton import compiled, links, outcomes, receiving, sending
 from amqp_streams.proton.engine import Engine
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire import formats as wire_formats
-from amqp_streams.wire.batched.arrays import join_sections
+from amqp_streams.wire.batched.arrays import join_sections, split_sections
 from amqp_streams.wire.batched.packed import Packed
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
@@ -245,6 +246,39 @@ def test_sections_that_the_buffer_does_not_have_raise_an_error() -> None:
         with pytest.raises(ValueError, match="longer than the buffer"):
             join(b"", b"1234", at, array("I", sizes))
     assert join(b"", b"1234", 4, array("I")) == b""
+
+
+@given(
+    st.binary(max_size=9),
+    st.one_of(
+        st.lists(st.binary(max_size=30), min_size=1, max_size=20),
+        st.tuples(st.binary(max_size=30), st.integers(1, 20)).map(lambda drawn: [drawn[0]] * drawn[1]),
+    ),
+    st.data(),
+)
+def test_sections_are_split_as_in_python(head: bytes, messages: list[bytes], data: st.DataObject) -> None:
+    """Also if a byte of a section's front is another one."""
+    sizes, split = array("I", map(len, messages)), compiled.loops.split_sections
+    batch = join_sections(head, sizes, messages)
+    found = split_sections(batch, len(head), sizes, split)
+    assert isinstance(found, Packed)
+    assert found == messages
+    index = data.draw(st.integers(0, len(messages) - 1))
+    at = len(head) + sum(sizes[:index]) + 8 * index + data.draw(st.integers(0, 7))
+    changed = bytearray(batch)
+    changed[at] ^= 1 << data.draw(st.integers(0, 7))
+    assert split(bytes(changed), len(head), sizes) is None
+    for chosen in (None, split):
+        with pytest.raises(WireError, match="are not those of its sizes"):
+            split_sections(bytes(changed), len(head), sizes, chosen)
+
+
+def test_sections_that_the_message_does_not_have_raise_an_error() -> None:
+    split = compiled.loops.split_sections
+    for at, sizes in ((0, [6]), (4, [2]), (12, []), (-1, [6]), (0, [2**32 - 1] * 9), (14, [])):
+        with pytest.raises(ValueError, match="are not those of the sizes"):
+            split(event(4) + b"x", at, array("I", sizes))
+    assert split(b"1234", 4, array("I")) == b""
 
 
 @given(st.binary(max_size=80), st.integers(-3, 90), st.integers(-3, 90))

@@ -212,7 +212,7 @@ def test_events_that_cannot_be_encoded_fail_alone_and_commits_continue(
     first, second, third, _ = four_partitions(hand)
     encode = record.encode
 
-    def faulty(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
+    def faulty(chunk: Chunk, seed: int) -> tuple[bytes, bytes | memoryview]:
         assert b"poison" not in chunk.messages[0]
         return encode(chunk, seed)
 

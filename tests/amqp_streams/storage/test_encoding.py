@@ -21,7 +21,7 @@ class Work:
         self._bytes = self._runs = 0
         encode, joined = record.encode, Appends.joined
 
-        def counted(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
+        def counted(chunk: Chunk, seed: int) -> tuple[bytes, bytes | memoryview]:
             self._bytes += sum(map(len, chunk.messages))
             return encode(chunk, seed)
 

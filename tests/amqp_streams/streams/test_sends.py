@@ -1,6 +1,7 @@
 """A batch is stored as the single events it holds, or not at all; a rejected one stops its link."""
 
 import re
+from array import array
 from typing import Any
 
 import proton
@@ -12,6 +13,7 @@ from amqp_streams import names
 from amqp_streams.config import Limits, LogSettings
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
 from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams import routing
 from amqp_streams.streams.attach import AttachRequest, Producing, Relaying, answered_properties
 from amqp_streams.streams.intake import Intake
 from amqp_streams.streams.numbered_intake import NumberedIntake
@@ -21,7 +23,9 @@ from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.streams.sends import Sends, Taken
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.batched.arrays import SplitSections, heads_match, split_sections
 from amqp_streams.wire.batched.compression import CODECS, codec, compressed
+from amqp_streams.wire.batched.packed import Packed
 from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.layout import DATA_BINARY8
@@ -47,8 +51,18 @@ def azure(*messages: bytes, head: bytes = b"") -> bytes:
     return head + b"".join(DATA_BINARY8 + bytes((len(each),)) + each for each in messages)
 
 
+def into_one_buffer(message: bytes, at: int, sizes: "array[int]") -> bytes | None:
+    """What the compiled loops do with the sections of a batch."""
+    return b"".join(split_sections(message, at, sizes)) if heads_match(message, at, sizes) else None
+
+
 class Room:
-    """A store with two logs, and the node's part that takes batches."""
+    """A store with two logs, and the node's part that takes batches.
+
+    `split`: how the events of a batch are cut.
+    """
+
+    split: SplitSections | None = None
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -59,6 +73,7 @@ class Room:
         self.store.on_commit = self.numbering.committed
         self.intake = Intake(self.store, self.log_at, lambda _log: self.elsewhere)
         self.sends = Sends(self.intake, NumberedIntake(self.store, self.numbering), LIMITS)
+        self.sends.split = self.split
 
     def log_at(self, address: str, permissions: object) -> StoredLog:
         if address not in self.store.logs:
@@ -86,6 +101,11 @@ class Room:
 
     def everything(self) -> list[list[bytes]]:
         return [self.stored(index) for index in range(PARTITIONS)]
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["list", "packed"])
+def _split(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "split", staticmethod(into_one_buffer) if request.param else None)
 
 
 def refusal(taken: Taken) -> tuple[str, str, object]:
@@ -134,6 +154,22 @@ def test_events_without_a_hint_take_turns_over_all_batches() -> None:
     room.send(grant, azure(plain("x"), plain("y"), head=outer(0x71, names.TARGET_PARTITION, "0")))
     room.send(grant, write_sent_batch([plain("x")]))
     assert [len(each) for each in room.everything()] == [7, 5, 6, 5], "the next turn is that of partition 3"
+
+
+def test_a_share_of_a_batch_keeps_no_other_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition may keep its share longer than the others."""
+    monkeypatch.setattr(routing, "RUN_MIN", 4)
+    room = Room()
+    wide = room.store.create("wide", LogSettings(partitions=40), incarnation="w")
+    grant = room.intake.producing(wide, None, NOWHERE, batch_events=EVENTS_MAX)
+    messages = [plain(f"{number}") for number in range(EVENTS_MAX)]
+    assert room.send(grant, write_sent_batch(messages)).refused is None
+    chunks = [chunk for each in wide.partitions if (chunk := each.read(0, 1 << 20))]
+    assert len(chunks) > 5
+    assert [message for chunk in chunks for message in chunk.messages] == messages
+    for chunk in chunks:
+        if isinstance(chunk.messages, Packed):
+            assert len(chunk.messages.buffer) == chunk.messages.body_bytes
 
 
 @pytest.mark.parametrize("partition", [None, 2])

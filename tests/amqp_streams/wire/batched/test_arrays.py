@@ -14,8 +14,8 @@ from amqp_streams.wire.batched.arrays import (
     join_sections,
     numbers_of,
     read_array,
-    read_sections,
     sizes_of,
+    split_sections,
     walk_sections,
     write_array,
 )
@@ -41,7 +41,7 @@ def test_sections_are_read_as_they_were_written(messages: list[bytes], head: byt
     sizes = sizes_of(messages)
     joined = join_sections(head, sizes, messages)
     assert len(joined) == len(head) + sum(sizes) + SECTION_BYTES * len(messages)
-    assert read_sections(joined, len(head), sizes) == messages
+    assert split_sections(joined, len(head), sizes) == messages
     assert heads_match(joined, len(head), sizes)
     assert walk_sections(joined[len(head) :], len(messages)) == messages
 
@@ -54,11 +54,13 @@ def test_a_changed_head_is_noticed(messages: list[bytes], data: st.DataObject) -
     place = sum(sizes[:index]) + SECTION_BYTES * index + data.draw(st.integers(0, SECTION_BYTES - 1))
     joined[place] ^= 1 << data.draw(st.integers(0, 7))
     assert not heads_match(bytes(joined), 0, sizes)
+    with pytest.raises(WireError, match="are not those of its sizes"):
+        split_sections(bytes(joined), 0, sizes)
 
 
 def test_sizes_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(WireError, match="the sizes in a batch are not those of its 18 bytes"):
-        read_sections(join_sections(b"", array("I", [1, 1]), [b"a", b"b"]), 0, array("I", [1]))
+        split_sections(join_sections(b"", array("I", [1, 1]), [b"a", b"b"]), 0, array("I", [1]))
 
 
 @pytest.mark.parametrize(("code", "kind"), [(0x80, "Q"), (0x83, "q"), (0x70, "I")])

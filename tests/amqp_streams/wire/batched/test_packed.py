@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.wire.batched.packed import Packed, cut_equal, join_messages, pack, total_bytes
+from amqp_streams.wire.batched.packed import Packed, cut_equal, join_messages, joined, pack, total_bytes
 
 alike = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 40)).map(
     lambda drawn: [drawn[0]] * drawn[1]
@@ -29,9 +29,8 @@ def test_it_equals_the_list_of_its_messages(wanted, around, part):
     assert (total_bytes(made), total_bytes(wanted)) == (made.body_bytes, sum(map(len, wanted)))
     assert made.sizes() == array("I", map(len, wanted))
     assert [made[index] for index in range(-len(wanted), len(wanted))] == wanted * 2
-    if part.step in (None, 1):
-        assert isinstance(made[part], Packed)
-        assert made[part] == wanted[part]
+    assert made[part] == wanted[part]
+    assert isinstance(made[part], Packed) == (part.step in (None, 1))
     copy = pack(made.buffer, made.ends)
     assert (copy, copy.buffer) == (wanted, b"".join(wanted))
 
@@ -53,12 +52,35 @@ def test_it_counts_the_messages_that_fit(wanted, size, overhead, data):
     assert packed(wanted, b"front").within(size, overhead, first) == sum(end <= size for end in ends)
 
 
+@given(
+    messages, st.binary(max_size=3), st.integers(0, 255), st.integers(0, 255), st.lists(st.integers(0, 255))
+)
+def test_it_is_known_whether_all_begin_alike(others, front, first, last, more):
+    """All of them are checked, whether they have one size or not."""
+    for wanted in (others, [front + bytes((byte,)) + b"r" * (byte % 3) for byte in more]):
+        alike = all(
+            message[: len(front)] == front and first <= message[len(front)] <= last
+            for message in wanted
+            if len(message) > len(front)
+        )
+        long = all(len(message) > len(front) for message in wanted)
+        assert packed(wanted, b"f", b"b").all_begin(front, first, last) == (alike and long)
+
+
+@given(messages)
+def test_the_bytes_of_all_messages_are_not_copied(wanted):
+    for made in (packed(wanted), packed(wanted, b"f", b"b")):
+        body = made.body()
+        assert body == joined(wanted) == joined(made)
+        assert body is made.buffer or memoryview(body).obj is made.buffer
+
+
 @given(st.lists(st.tuples(messages, st.booleans()), max_size=4))
 def test_parts_are_joined_in_their_order(drawn):
     parts = [packed(wanted, b"front", b"back") if is_packed else wanted for wanted, is_packed in drawn]
-    joined = join_messages(parts)
-    assert joined == [message for wanted, _ in drawn for message in wanted]
-    assert isinstance(joined, Packed) == (bool(drawn) and all(is_packed for _, is_packed in drawn))
+    together = join_messages(parts)
+    assert together == [message for wanted, _ in drawn for message in wanted]
+    assert isinstance(together, Packed) == (bool(drawn) and all(is_packed for _, is_packed in drawn))
 
 
 @given(st.lists(st.binary(min_size=7, max_size=7), max_size=70), st.sampled_from(["", "2x"]))
