@@ -3,6 +3,7 @@ its own.
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ from bench.process import Usage, usage
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
+_SYSTEM_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_CHANCE: Final = random.SystemRandom()
+"""Forks of one process must not choose the same ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,18 @@ def executable() -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """A port that nobody listens on at this moment.
+
+    It is below the range from which the system gives ports to others, who would otherwise get it before the
+    caller listens.
+    """
+    end = int(_SYSTEM_PORTS.read_text().split()[0]) if _SYSTEM_PORTS.exists() else 0
+    below = range(max(1024, end - 16_384), end)
     with socket.socket() as probe:
+        for port in _CHANCE.sample(below, min(100, len(below))):
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from bench.server import free_port
+
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 WAIT_S_MAX: Final = 250.0
@@ -69,12 +71,6 @@ def pattern(shown: str) -> re.Pattern[str]:
     )
     more = ".*" if not shown.strip() or "…" in shown else ""
     return re.compile(r"\s*".join(f"{line}[ \t]*" for line in lines) + more, re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Reader:
