@@ -50,7 +50,7 @@ FORKS ?= $(shell expr 3 \* $$(nproc))
 TESTS := $(BIN)/python -m pytest -p tests.forks --forks $(FORKS)
 HEAVY ?=
 test: setup  ## run the unit, property, specification, acceptance and short crash tests (HEAVY=yes: together with those of make heavy, as CI does)
-	$(TESTS) $(if $(HEAVY),-m 'not slow',--hypothesis-profile=quick -m 'not heavy and not slow')
+	$(TESTS) $(if $(HEAVY),--hypothesis-profile=half -m 'not slow',--hypothesis-profile=quick -m 'not heavy and not slow')
 
 heavy: setup  ## run the tests that make test leaves out: Spark, Kafka brokers, browser, attacks; each property with all its examples
 	$(TESTS) -m '(heavy or hypothesis) and not slow'

@@ -19,8 +19,10 @@ from tests.preloaded import journals, launching
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make test` takes a part of the examples; CI and `make heavy` take all.
+# `make test` takes a part of the examples.
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=25)
+# `HEAVY=yes make test` tries a half, in each run another one. `make heavy` takes all.
+settings.register_profile("half", settings.get_profile("untimed"), max_examples=50)
 settings.load_profile("untimed")
 
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
