@@ -4,10 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 from tests.amqp_streams.cli.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def _cheap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords are hashed with few rounds, but in the test that adds a user as people do."""
+    if request.function is not test_a_user_is_added_with_a_password_typed_twice:
+        cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        monkeypatch.setattr("amqp_streams.server.identity.users.PasswordHasher", lambda: cheap)
 
 
 @pytest.fixture
