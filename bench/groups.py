@@ -40,7 +40,8 @@ pause = "{pause_ms}ms"
 class Plan:
     """What to run. `rate`: events a second, all partitions together;
 
-    `kill_s`: the least and the greatest time between two kills.
+    `kill_s`: the least and the greatest time between two kills; `kills_min`: so many are killed, and if that
+    takes longer than `seconds`.
     """
 
     seconds: float = 120.0
@@ -48,6 +49,7 @@ class Plan:
     partitions: int = 8
     rate: float = 1000.0
     kill_s: tuple[float, float] = (1.0, 4.0)
+    kills_min: int = 1
     pause_ms: int = 1000
     work_s: float = 0.0005
     seed: int = 1
@@ -143,7 +145,7 @@ class Members:
         complaints = []
         for name, process in self.running.values():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+                process.wait(60)
             too_early = process.returncode == -signal.SIGTERM and not self.journal(name).exists()
             if process.poll() != 0 and not too_early:
                 process.kill()
@@ -166,9 +168,10 @@ class Members:
 
 async def produce(client: Client, plan: Plan, ending: asyncio.Event) -> dict[str, int]:
     """Numbered events to every partition in turn; how many each has when it is over, all of them accepted."""
-    count, began = 0, time.monotonic()
+    count, began, least = 0, time.monotonic(), int(plan.seconds * plan.rate / plan.partitions)
     async with client.producer(LOG) as producer:
-        while not ending.is_set():
+        # On a busy machine, all that belong to the time may come after it.
+        while not ending.is_set() or count < least:
             due = int((time.monotonic() - began) * plan.rate / plan.partitions)
             while count < due:
                 for partition in range(plan.partitions):
@@ -181,10 +184,11 @@ async def produce(client: Client, plan: Plan, ending: asyncio.Event) -> dict[str
 async def harry(members: Members, plan: Plan) -> int:
     """Kill and start members until the time is over; how many were killed."""
     chance, ends, kills = random.Random(plan.seed), time.monotonic() + plan.seconds, 0
-    while (left := ends - time.monotonic()) > 0:
-        await asyncio.sleep(min(left, chance.uniform(*plan.kill_s)))
+    while (left := ends - time.monotonic()) > 0 or kills < plan.kills_min:
+        pause_s = chance.uniform(*plan.kill_s)
+        await asyncio.sleep(min(left, pause_s) if left > 0 else pause_s)
         candidates = members.owning()
-        if candidates and time.monotonic() < ends:
+        if candidates and (time.monotonic() < ends or kills < plan.kills_min):
             slot = chance.choice(candidates)
             members.kill(slot)
             members.start(slot)

@@ -15,6 +15,7 @@ from bench.brokers.disturbing import unclean_topic
 from bench.products.kafka_cluster import Cluster
 from examples.node import NodeProcess
 from tests.acceptance.kafka_nodes import LOG, start
+from tests.acceptance.test_kafka import await_answer
 
 __all__ = ["start"]
 LOSSY = "lossy"
@@ -87,10 +88,9 @@ def test_an_unclean_election_is_noticed_named_and_survived(
         with client.consumer(LOSSY, partition=0, start=AfterOffset(8)) as resumed:
             assert taken(resumed, 2) == [("J", 9), ("K", 10)]
     admin_url = f"http://{node.addresses['admin'][0]}"
-    with urllib.request.urlopen(f"{admin_url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{admin_url}/metrics", timeout=60) as answer:
         assert "amqp_streams_kafka_events_lost_total 6.0" in answer.read().decode()
-    with urllib.request.urlopen(f"{admin_url}/readyz", timeout=30) as answer:
-        assert answer.status == 200
+    await_answer(f"{admin_url}/readyz", 200, "ready")
     lines = [line for line in node.words.splitlines() if "events_lost" in line]
     assert len(lines) == 1
     assert all(part in lines[0] for part in (f"log={LOSSY}", "partition=0", "first=4", "last=9")), lines

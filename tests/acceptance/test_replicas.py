@@ -23,9 +23,9 @@ from tests.acceptance.shared import BROKER, RESOURCES
 from tests.forks import shared_folder
 from tests.knative_gateway import postgresql
 
-TAKEN_OVER_S_MAX = 10.0
-"""The node notices a killed process at once. The remaining time is for the wait for a new owner, and for a
-busy machine.
+TAKEN_OVER_S_MAX = 30.0
+"""The node notices a killed process at once, and not after the minute of its idle timeout. The remaining time
+is for the wait for a new owner, and for a busy machine.
 """
 PACE_S = 0.005
 
@@ -196,7 +196,8 @@ def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[Gateway
     ours = [f"replayed.{number}" for number in range(20)]
     for number, id_ in enumerate(ours):
         assert senders[number % 2].send({"id": id_, "source": "/s", "type": "t"}, b"{}") == 202
-    _until(lambda: len(came.first) == 20)
+    # Events of earlier tests may come again at any time.
+    _until(lambda: came.first.keys() >= set(ours))
     other.cli("replay", "trigger/all", "--start", "earliest")
     _until(lambda: all(came.again[id_] for id_ in ours))
     assert {came.again[id_] for id_ in ours} == {1}
@@ -224,7 +225,7 @@ def test_a_broker_that_one_replica_knows_is_unknown_to_none(gateways: list[Gatew
         sender.close()
 
 
-def _until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+def _until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -232,7 +233,7 @@ def _until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
 
 
 def _answers(gateway: GatewayProcess) -> bool:
-    connection = http.client.HTTPConnection(gateway.http, timeout=10)
+    connection = http.client.HTTPConnection(gateway.http, timeout=60)
     connection.request("OPTIONS", BROKER)
     status = connection.getresponse().status
     connection.close()
@@ -240,7 +241,7 @@ def _answers(gateway: GatewayProcess) -> bool:
 
 
 def _metric(gateway: GatewayProcess, name: str) -> int:
-    connection = http.client.HTTPConnection(gateway.http, timeout=10)
+    connection = http.client.HTTPConnection(gateway.http, timeout=60)
     connection.request("GET", "/metrics")
     words = connection.getresponse().read().decode()
     connection.close()

@@ -8,6 +8,7 @@ accepted is stored at most once.
 """
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -40,6 +41,8 @@ WINDOW = 200
 CLIENTS = 3
 EVENTS_MAX = 1500
 """Sent by one link in one round, at most."""
+ACCEPTED_MIN = 100
+"""Events that are accepted in one round before the kill."""
 WHOLE_EVERY = 10
 """Rounds between two readings of the whole log. The other rounds read new events only; the last round reads
 everything.
@@ -133,12 +136,17 @@ async def watch(client: Client, history: History) -> None:
         pass
 
 
-async def first_outcome(links: list[Link]) -> None:
-    """Wait until requests are in flight."""
-    async with asyncio.timeout(30):
+async def under_way(links: list[Link]) -> None:
+    """Wait until enough events are accepted, and more are in flight."""
+    async with asyncio.timeout(60):
         # No event reports it.
-        while not any(link.pending and link.pending[0].done for link in links):  # noqa: ASYNC110
+        while sum(_leading(link) for link in links) <= ACCEPTED_MIN:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+def _leading(link: Link) -> int:
+    """How many of the first events have an outcome."""
+    return sum(1 for _ in itertools.takewhile(lambda pending: pending.done, link.pending))
 
 
 async def one_round(node: NodeProcess, number: int, chance: random.Random, history: History) -> list[Link]:
@@ -157,7 +165,7 @@ async def one_round(node: NodeProcess, number: int, chance: random.Random, histo
         await client.connect()
     tasks = [asyncio.create_task(produce(clients[index % CLIENTS], link)) for index, link in enumerate(links)]
     tasks += [asyncio.create_task(watch(client, history)) for client in clients[:2]]
-    await first_outcome(links)
+    await under_way(links)
     await asyncio.sleep(chance.uniform(0, 0.15))
     if chance.random() < 0.3:  # a pause of the machine, then the end
         os.kill(node.pid, signal.SIGSTOP)
@@ -189,7 +197,7 @@ async def read(node: NodeProcess, after: dict[str, int]) -> list[ReceivedEvent]:
                     one.partition,
                     one.latest_offset,
                 ):
-                    batch = await consumer.receive(2000, timeout=20)
+                    batch = await consumer.receive(2000, timeout=60)
                     assert batch, f"partition {one.partition} ends before {one.latest_offset}"
                     events += batch
     return events
@@ -279,7 +287,7 @@ async def test_nothing_accepted_is_lost_doubled_or_moved_by_kills(node: NodeProc
             f" killed {again} times in recovery; {len(events)} read{' from the earliest on' if whole else ''}"
         )
         check(events, links, history)
-    assert len(history.accepted) > 100 * ROUNDS, "the kills came before anything happened"
+    assert len(history.accepted) > ACCEPTED_MIN * ROUNDS, "the kills came before anything happened"
     assert len(history.sent) - len(history.accepted) > 50 * ROUNDS, "nothing was in flight"
     assert node.stop() == 0, node.words
     assert "Traceback" not in node.words, node.words

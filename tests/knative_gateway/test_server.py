@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,7 +42,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 def request(
     gateway: Gateway, method: str, path: str, body: bytes = b"", headers: tuple[tuple[str, str], ...] = ()
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=10)
+    connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=60)
     try:
         connection.request(method, path, body, dict(headers))
         response = connection.getresponse()
@@ -58,13 +59,13 @@ async def test_an_event_that_is_posted_is_read_over_amqp(gateway: Gateway) -> No
         request, gateway, "POST", BROKERS, MANIFEST, (("content-type", "application/json"),)
     )
     assert status == 201, words
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await asyncio.to_thread(request, gateway, "OPTIONS", BROKER.path))[0] != 200:
             await gateway.controller.settled()
     status, body = await asyncio.to_thread(request, gateway, "POST", BROKER.path, b' {"a": 1}', BINARY)
     assert (status, body) == (202, b"")
     async with connect(gateway.node.url) as client, client.consumer(BROKER.log, start=EARLIEST) as consumer:
-        [event] = await consumer.receive(timeout=10)
+        [event] = await consumer.receive(timeout=60)
         assert event.body == b' {"a": 1}'
         assert event.properties["cloudEvents_id"] == "1"
         assert decode(event.message).attributes["type"] == "t"
@@ -76,7 +77,7 @@ async def test_a_broker_takes_no_event_after_its_deletion_was_answered(gateway: 
     def sent() -> tuple[int, list[int]]:
         """The status of the deletion, and of events on connections that were open before."""
         host = gateway.addresses["http"][0]
-        senders = [http.client.HTTPConnection(host, timeout=10) for _ in range(3)]
+        senders = [http.client.HTTPConnection(host, timeout=60) for _ in range(3)]
         for one in senders:
             one.connect()
         status, _ = request(gateway, "DELETE", f"{BROKERS}/b")
@@ -92,7 +93,7 @@ async def test_a_broker_takes_no_event_after_its_deletion_was_answered(gateway: 
     for _ in range(3):
         status, words = await asyncio.to_thread(request, gateway, "POST", BROKERS, MANIFEST, as_json)
         assert status == 201, words
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await asyncio.to_thread(request, gateway, "OPTIONS", BROKER.path))[0] != 200:
                 await gateway.controller.settled()
         assert await asyncio.to_thread(sent) == (200, [404] * 3)
@@ -112,7 +113,7 @@ async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
     assert gateway.node.pid is not None
     os.kill(gateway.node.pid, signal.SIGSTOP)
     os.kill(gateway.node.pid, signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for wanted in (503, 200):
             status = 0
             while status != wanted:
@@ -124,7 +125,7 @@ async def test_a_task_that_ended_makes_it_not_ready(gateway: Gateway) -> None:
         raise KeyError
 
     task = gateway.tasks.keep("broken", broken)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while gateway.tasks.problem is None:  # noqa: ASYNC110  it has no event
             await asyncio.sleep(0)
     status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
@@ -156,7 +157,7 @@ async def test_without_its_node_it_says_so_and_serves(
     await running.start()
     announced: list[Addresses] = []
     announcing = asyncio.create_task(running.announce(announced.append))
-    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
+    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=60)
     await asyncio.to_thread(connection.request, "GET", "/readyz")
     answer = await asyncio.to_thread(connection.getresponse)
     assert (answer.status, answer.read()) == (503, b"not ready: the event log node is unreachable\n")
@@ -179,9 +180,9 @@ async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_read
     )
     await running.start()
     stopping = asyncio.create_task(running.stop())
-    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
+    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=60)
     status = 200
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while status == 200:
             status, words = await asyncio.to_thread(request, running, "GET", "/readyz")
     assert (status, words) == (503, b"not ready: starting or stopping\n")
@@ -198,11 +199,12 @@ async def test_positions_that_are_not_kept_make_it_not_ready(
 ) -> None:
     """The disk of the state database is full: deliveries continue, and would be repeated after a crash."""
     _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
-    assert b"knative_gateway_positions_kept_seconds 0." in metrics
+    # The flushes come twice a second, and later on a busy machine.
+    assert re.search(rb"^knative_gateway_positions_kept_seconds \d+\.", metrics, re.MULTILINE)
     monkeypatch.setattr(server, "NOT_KEPT_S_MAX", -1.0)
     status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
     assert status == 503
-    assert b"positions have not been stored for 0 s: see the log" in words
+    assert re.search(rb"positions have not been stored for \d+ s: see the log", words)
 
 
 async def test_an_address_that_is_taken_ends_the_start_and_the_node(tmp_path: Path, gateway: Gateway) -> None:
@@ -272,14 +274,14 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
         while not ready.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         addresses = json.loads(ready.read_text())
-        connection = http.client.HTTPConnection(addresses["http"][0], timeout=10)
+        connection = http.client.HTTPConnection(addresses["http"][0], timeout=60)
         connection.request("GET", "/readyz")
         with connection.getresponse() as response:
             assert response.status == 200
         connection.close()
         process.send_signal(signal.SIGHUP)
         process.send_signal(number)
-        assert process.wait(30) == 0, (tmp_path / "words").read_text()
+        assert process.wait(60) == 0, (tmp_path / "words").read_text()
     finally:
         if process.poll() is None:
             process.kill()
@@ -308,7 +310,7 @@ async def test_a_broker_whose_log_the_node_refuses_does_not_delay_the_others(
     running = Gateway(GatewaySettings.model_validate(settings))
     try:
         await running.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while running.missing() is not None:  # noqa: ASYNC110  many parts decide it
                 await asyncio.sleep(0.01)
         _, words = await asyncio.to_thread(request, running, "GET", f"{BROKERS}/b")
@@ -330,7 +332,7 @@ async def test_it_is_not_ready_before_all_brokers_take_events(
         expected = b"not all Brokers and Channels accept events yet: broker.default.b: its log is missing"
         assert (status, words) == (503, b"not ready: " + expected + b"\n")
         monkeypatch.setattr(Controller, "lacking", None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while status != 200:
                 status, _ = await asyncio.to_thread(request, running, "GET", "/readyz")
     finally:

@@ -3,7 +3,7 @@ at the beginning.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.subscribers import state
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Delivery, Order, Routes
+from knative_gateway.ports import Delivery, Order, Routes, Stored
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
@@ -148,6 +148,18 @@ async def ten_events_behind(server: SubscriberServer) -> AsyncIterator[tuple[Rig
     server.behaviour = slow
     settings = DispatchSettings(look_ahead=2, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.01)
     async with Rig(settings, partitions=1) as rig:
+        read, reading = rig.memory.read, 0
+
+        async def counted(log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+            nonlocal reading
+            reading += 1
+            try:
+                async for batch in read(log, after):
+                    yield batch
+            finally:
+                reading -= 1
+
+        rig.memory.read = counted  # type: ignore[method-assign]
         await rig.serve(
             subscriber("slow", server.url()),
             subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},)),
@@ -158,7 +170,8 @@ async def ten_events_behind(server: SubscriberServer) -> AsyncIterator[tuple[Rig
         [partition] = dispatcher.partitions.values()
         await until(lambda: not partition.cursor.is_shared and partition.window.full)
         await until(lambda: rig.dispatcher.lag("slow").events == 10)
-        await asyncio.sleep(0.05)  # its own reader gives up
+        # Its own reader has given up, and begins again only when there is room.
+        await until(lambda: reading == 1 and partition.window.full)
         yield rig, gate
 
 
@@ -193,7 +206,7 @@ async def test_events_that_are_given_up_are_in_the_log_with_their_number(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line at once, and one for all that follow in a while: not one for each."""
-    monkeypatch.setattr(state, "REPORT_S", 0.2)
+    monkeypatch.setattr(state, "REPORT_S", 1.0)
     with capture_logs() as lines:
         await rig.serve(subscriber("u", "http://169.254.169.254/"))
         await rig.send(*(event(number) for number in range(50)))

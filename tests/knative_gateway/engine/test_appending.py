@@ -59,14 +59,21 @@ async def test_a_node_that_was_away_for_a_while_did_not_push_back(
     """429 means that there are too many events. A node that was reachable again only a moment before the
     limit had no time.
     """
-    monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
-    client = SilentClient()
-    appender = Appender(cast("Client", client), AppendLimits(wait_s=WAIT_S))
-    waiting = asyncio.create_task(appender.append("l", b"m"))
-    await asyncio.sleep(0)
-    for each in attached:
-        client.made.attached = each
-        await asyncio.sleep(WAIT_S / 5 * 1.5)
+    monkeypatch.setattr(appending, "_SWEEP_S", 1.0)
+    client, now_s = SilentClient(), 100.0
+    with monkeypatch.context() as clock:
+        clock.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+        appender = Appender(cast("Client", client), AppendLimits(wait_s=len(attached)))
+        waiting = asyncio.create_task(appender.append("l", b"m"))
+        await asyncio.sleep(0)
+        for each in attached:
+            assert not waiting.done()
+            client.made.attached = each
+            now_s += 1.0
+            # The timers of this second run in the next iteration, and what they wake in those after it.
+            for _ in range(3):
+                await asyncio.sleep(0)
+        assert waiting.done()
     with pytest.raises(expected):
         await waiting
     await appender.close(0)
