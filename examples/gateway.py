@@ -20,7 +20,7 @@ import yaml
 
 from examples.node import NodeProcess
 
-_COMMAND_S_MAX: Final = 60.0
+_COMMAND_S_MAX: Final = 120.0
 _READY: Final = (
     "eventing.knative.dev/v1/brokers",
     "eventing.knative.dev/v1/triggers",

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-START_SECONDS_MAX: Final = 60.0
-STOP_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 120.0
+STOP_SECONDS_MAX: Final = 60.0
 
 
 class NodeProcess:
@@ -116,7 +116,11 @@ class NodeProcess:
         return self.process.wait(STOP_SECONDS_MAX)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:

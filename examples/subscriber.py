@@ -61,7 +61,7 @@ class SubscriberServer:
             self.requests.append(one)
             self._came.notify_all()
 
-    def wait(self, until: Callable[[Self], bool], seconds: float = 30.0) -> bool:
+    def wait(self, until: Callable[[Self], bool], seconds: float = 60.0) -> bool:
         """Until that holds, looked at after each request; False if it does not in time."""
         deadline = time.monotonic() + seconds
         with self._came:

@@ -17,7 +17,7 @@ from tests.amqp_streams.server.peers import Authority
 StartNode = Callable[..., NodeProcess]
 Cli = Callable[..., str]
 
-COMMAND_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 120
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_while_kafka_is_away_the_node_says_so_and_continues_when_it_is_back(
 def answer(url: str) -> tuple[int, str]:
     """Status and body of an HTTP answer."""
     try:
-        with urllib.request.urlopen(url, timeout=30) as got:
+        with urllib.request.urlopen(url, timeout=60) as got:
             return got.status, got.read().decode().strip()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode().strip()

@@ -260,13 +260,13 @@ def test_retained_events_do_not_count_as_read_while_unsettled_ones_block_the_lin
             for number in range(8):
                 producer.send(Event(str(number)))
         with client.consumer("temps", start=EARLIEST, settle="manual", credit=20) as consumer:
-            events = consumer.receive_retained(timeout=20)
+            events = consumer.receive_retained(timeout=60)
             while len(events) < 5:
-                events += consumer.receive_retained(timeout=20)
+                events += consumer.receive_retained(timeout=60)
             with pytest.raises(EndpointError, match="until some of the received events are settled"):
-                consumer.receive_retained(timeout=20)
+                consumer.receive_retained(timeout=60)
             consumer.settle(events)
-            while rest := consumer.receive_retained(timeout=20):
+            while rest := consumer.receive_retained(timeout=60):
                 events += rest
                 consumer.settle(rest)
     assert [event.body for event in events] == [str(number) for number in range(8)]

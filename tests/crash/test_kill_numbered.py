@@ -108,7 +108,7 @@ class World:
     async def _partition(self, client: Client, partition: int) -> list[tuple[object, str | None]]:
         found: list[tuple[object, str | None]] = []
         async with client.consumer("crash", partition=partition, start=EARLIEST) as consumer:
-            while batch := await consumer.receive_retained(1000, 10.0):
+            while batch := await consumer.receive_retained(1000, 60.0):
                 found += [(event.body, event.key) for event in batch]
         return found
 

@@ -47,7 +47,7 @@ class Both:
 
     async def has_looked(self) -> None:
         """The plane reports each path that it examined."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.heard.get()
         while not self.heard.empty():
             self.heard.get_nowait()

@@ -39,7 +39,7 @@ KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 def ask(gateway: Gateway, method: str, path: str, token: str | None, *more: Any) -> int:
     """The status; `more`: body, headers."""
     body, headers = more or (b"", ())
-    connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=10)
+    connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=60)
     try:
         connection.request(
             method, path, body, {**dict(headers), **({"authorization": f"Bearer {token}"} if token else {})}
@@ -90,7 +90,7 @@ async def test_objects_and_events_are_for_those_whose_token_counts(tmp_path: Pat
             await asyncio.to_thread(ask, gateway, "GET", BROKERS, token) for token in (None, SENSOR, READER)
         ]
         assert read == [401, 403, 200]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (
                 await asyncio.to_thread(ask, gateway, "POST", "/broker/default/b", SENSOR, b"{}", BINARY)
                 != 202
@@ -144,7 +144,7 @@ async def test_kubectl_waits_until_the_controller_says_ready(tmp_path: Path) -> 
         ours = trigger("mine", broker="b")
         assert (await run("apply", "-f", "-", given=[BROKER, ours])).count(" created") == 2
         assert "condition met" in await run(
-            "wait", "--for=condition=Ready", "trigger/mine", "broker/b", "--timeout=30s"
+            "wait", "--for=condition=Ready", "trigger/mine", "broker/b", "--timeout=60s"
         )
         table = await run("get", "triggers,brokers")
         assert re.search(r"mine +b +http://127.0.0.1/ +\S+ +True", table)

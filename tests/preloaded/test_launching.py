@@ -136,7 +136,7 @@ def test_it_can_be_waited_for_and_killed() -> None:
         assert process.stdout.readline() == "begun\n"
         assert process.poll() is None
         process.kill()
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
         assert process.stdout.read() == ""
 
 

@@ -29,7 +29,7 @@ from tests.scenarios.script import Scenario, sections
 from tests.scenarios.telling import ClientEvent
 
 CLIENTS: Final = ("proton", "rhea")
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 """The wait for expected results; `WireStage.patience_s` may be less."""
 GRACE_S: Final = 0.04
 """The wait for unexpected results."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
-START_SECONDS_MAX: Final = 60.0
+START_SECONDS_MAX: Final = 120.0
 WAIT_S: Final = 60.0
 
 
@@ -98,7 +98,7 @@ class ConsoleProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                status = self._process.wait(30)
+                status = self._process.wait(60)
             finally:
                 self._process.kill()
             assert status == 0, self.words

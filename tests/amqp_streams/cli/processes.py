@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from amqp_streams.cli import main
 
 PROGRAM = (sys.executable, "-m", "amqp_streams.cli")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Done(NamedTuple):

@@ -57,5 +57,5 @@ class RunningNode:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                assert self._process.wait(10) == 0, (self._folder / "log").read_text()
+                assert self._process.wait(60) == 0, (self._folder / "log").read_text()
             self.kill()

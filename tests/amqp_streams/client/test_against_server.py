@@ -84,7 +84,7 @@ def fresh(name: str) -> str:
 async def drain(consumer: Consumer, count: int) -> list[ReceivedEvent]:
     """The next `count` events."""
     events: list[ReceivedEvent] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(events) < count:
             events += await consumer.receive(count - len(events))
     return events
@@ -231,10 +231,10 @@ async def test_latest_with_a_filter_is_what_is_accepted_after_the_attach(node: R
                 await group.receive(1, timeout=0.01)
             await alert("new")
             for consumer in (one, other, durable, group):
-                assert [event.body for event in await consumer.receive(timeout=20)] == ["new"]
+                assert [event.body for event in await consumer.receive(timeout=60)] == ["new"]
         await alert("meanwhile")
         async with client.consumer(log, durable="alerts", filters=filters) as durable:
-            assert [event.body for event in await durable.receive(timeout=20)] == ["meanwhile"], (
+            assert [event.body for event in await durable.receive(timeout=60)] == ["meanwhile"], (
                 "a kept cursor counts, not the start"
             )
 
@@ -388,7 +388,7 @@ async def test_the_node_evaluates_a_filter(node: RunningNode) -> None:
         async with client.consumer(log, start=EARLIEST, filters={"hot": sql_filter("temp > 80")}) as consumer:
             got: list[object] = []
             while len(got) < 2:
-                got += [event.body for event in await consumer.receive(timeout=5.0)]
+                got += [event.body for event in await consumer.receive(timeout=60)]
         assert got == [b"85", b"90"]
         with pytest.raises(LinkRefusedError, match="amqp:invalid-field"):
             async with client.consumer(log, filters={"hot": sql_filter("temp >")}):

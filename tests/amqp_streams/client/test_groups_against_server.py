@@ -70,7 +70,7 @@ async def fresh(client: Client, partitions: int, events: int = 0) -> str:
 async def drain(consumer: Consumer | GroupConsumer, count: int) -> list[ReceivedEvent]:
     """The next `count` events."""
     events: list[ReceivedEvent] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(events) < count:
             events += await consumer.receive(count - len(events))
     return events
@@ -78,7 +78,7 @@ async def drain(consumer: Consumer | GroupConsumer, count: int) -> list[Received
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until the condition holds: members run in this event loop."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 no event reports it
             await asyncio.sleep(0.002)
 
@@ -291,7 +291,7 @@ def test_the_blocking_face_shares_a_group_with_another(node: RunningNode) -> Non
         assert sorted(told) == ["-0", "-1", "0", "1"]
         with other.group_consumer("blocking", "g", settle="manual") as second:
             while len(seen) < 100:
-                events = second.receive(timeout=10)
+                events = second.receive(timeout=60)
                 assert events
                 seen += [(event.partition, event.body) for event in events]
                 second.settle(events)
@@ -368,10 +368,10 @@ async def test_the_end_of_retained_events_is_found_with_a_filter_that_passes_not
     async with connect(node.url) as client:
         log = await fresh(client, 2, events=2000)
         async with client.consumer(log, start=EARLIEST, filters={"none": sql_filter("n > 1")}) as consumer:
-            assert await consumer.receive_retained(timeout=10) == []
+            assert await consumer.receive_retained(timeout=60) == []
         async with client.consumer(log, start=EARLIEST, credit=50) as consumer:
             count = 0
-            while events := await consumer.receive_retained(timeout=10):
+            while events := await consumer.receive_retained(timeout=60):
                 count += len(events)
             assert count == 4000
 
@@ -405,7 +405,7 @@ async def test_members_owners_and_durable_consumers_continue_after_a_restart_of_
                 await producer.flush()
                 consumers: tuple[Consumer | GroupConsumer, ...] = (member, owner, durable)
                 for consumer, events, count in zip(consumers, seen, (220, 110, 220), strict=True):
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(60):
                         while len({(event.partition, event.offset) for event in events}) < count:
                             events.extend(await consumer.receive())
                 assert sorted(revoked) == ["0", "1"]

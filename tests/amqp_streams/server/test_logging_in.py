@@ -279,7 +279,7 @@ def by_proton(doors: Doors, certificate: str | None, options: dict[str, Any]) ->
         shown = doors.issue(certificate)
         domain.set_credentials(str(shown.certificate), str(shown.key), None)
     url = doors.url("amqps").replace("127.0.0.1", "localhost")
-    connection = BlockingConnection(url, timeout=5, ssl_domain=domain, reconnect=False, **options)
+    connection = BlockingConnection(url, timeout=60, ssl_domain=domain, reconnect=False, **options)
     try:
         assert connection.conn is not None
         return str(connection.conn.remote_container)

@@ -255,9 +255,9 @@ async def test_calls_from_other_threads_come_to_the_loop_and_later_ones_later() 
     service = service_on(loop)
     first, second = asyncio.Event(), asyncio.Event()
     await asyncio.to_thread(service.on_loop, first.set)
-    await asyncio.wait_for(first.wait(), 5)
+    await asyncio.wait_for(first.wait(), 60)
     service.later(1, second.set)
-    await asyncio.wait_for(second.wait(), 5)
+    await asyncio.wait_for(second.wait(), 60)
 
 
 async def test_the_clocks_of_a_service_run() -> None:
@@ -287,7 +287,7 @@ def test_a_node_waits_for_the_commit_in_flight_before_it_stops() -> None:
         assert not pair.channel.reading
         store.complete()
         node.run()
-        await asyncio.wait_for(quiet, 5)
+        await asyncio.wait_for(quiet, 60)
         assert sent[0].outcome == "accepted"
 
     asyncio.run(stopping())

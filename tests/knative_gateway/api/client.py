@@ -106,7 +106,7 @@ async def watching(
         lines.put_nowait(None)
 
     async def events() -> AsyncIterator[Any]:
-        while (line := await asyncio.wait_for(lines.get(), 10)) is not None:
+        while (line := await asyncio.wait_for(lines.get(), 60)) is not None:
             yield json.loads(line)
 
     task = asyncio.create_task(serve())

@@ -47,7 +47,7 @@ def served(state_dir: Path, gate: Gate | None = None) -> Iterator[str]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    ready.wait(30)
+    ready.wait(60)
     assert started, "it did not start"
     try:
         yield started[0]

@@ -75,7 +75,7 @@ async def test_a_definition_is_followed_whichever_process_stored_it(tmp_path: Pa
         for api in (one, other):
             await api.start()
         await call(one, "POST", CRDS, definition())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             # It is the answer that is waited for.
             while (await call(other, "POST", SERVICES, SERVICE)).code == 404:  # noqa: ASYNC110
                 await asyncio.sleep(0)

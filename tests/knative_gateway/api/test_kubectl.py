@@ -159,10 +159,10 @@ def test_describe_shows_conditions_and_events(kubectl: Run, named: str, url: str
 def test_wait_ends_when_the_condition_is_met(
     kubectl: Run, named: str, url: str, environment: dict[str, str]
 ) -> None:
-    words = [str(KUBECTL), "wait", "--for=condition=Ready", f"trigger/{named}", "--timeout=30s"]
+    words = [str(KUBECTL), "wait", "--for=condition=Ready", f"trigger/{named}", "--timeout=60s"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
         write_status(kubectl, url, named)
-        assert process.communicate(timeout=40)[0] == f"trigger.eventing.knative.dev/{named} condition met\n"
+        assert process.communicate(timeout=90)[0] == f"trigger.eventing.knative.dev/{named} condition met\n"
     assert "timed out" in kubectl(
         "wait", "--for=condition=Nothing", f"trigger/{named}", "--timeout=1s", status=1
     )
@@ -270,7 +270,7 @@ def test_core_kinds_are_applied_patched_and_created(kubectl: Run) -> None:
 
 def test_a_kind_of_one_s_own_is_served_until_it_goes(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", given=definition("example.com", "Sink", "sinks"))
-    kubectl("wait", "--for=condition=Established", "crd/sinks.example.com", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/sinks.example.com", "--timeout=60s")
     assert "Broker" in kubectl("api-resources")
     kubectl(
         "apply",

@@ -104,7 +104,7 @@ class Here:
 
     async def until(self, key: Key, holds: Callable[[Object | None], bool]) -> Object:
         """The object, once it is as it should be."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             version, _ = await self.store.resources.list(key.group, key.kind)
             found = await self.store.resources.get(key)
             if not holds(found):
@@ -128,6 +128,6 @@ async def here_at(path: Path) -> AsyncIterator[Here]:
 
 async def soon(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that no feed reports."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await holds():  # noqa: ASYNC110  the database has no event
             await asyncio.sleep(0.005)

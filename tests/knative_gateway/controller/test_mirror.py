@@ -64,7 +64,7 @@ async def mirrored(store: Scripted) -> tuple[Mirror, list[str]]:
         store, lambda change: told.append(f"{change.type} {change.key.name}" if change else "listed")
     )
     running = asyncio.create_task(mirror.run())
-    await asyncio.wait_for(store.done.wait(), 5)
+    await asyncio.wait_for(store.done.wait(), 60)
     running.cancel()
     return mirror, told
 

@@ -187,7 +187,7 @@ class Rig:
             await self.log.append(LOG, encode(each))
 
 
-async def until(condition: Any, timeout_s: float = 10.0) -> None:
+async def until(condition: Any, timeout_s: float = 60.0) -> None:
     """Wait for a condition that no event reports."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110  no event reports it

@@ -61,7 +61,7 @@ class SubscriberServer:
         """The ids of all events, in the order of arrival."""
         return [got.id for got in self.got]
 
-    async def wait(self, count: int, timeout_s: float = 10.0) -> list[Got]:
+    async def wait(self, count: int, timeout_s: float = 60.0) -> list[Got]:
         """Wait until this many requests have arrived."""
         async with asyncio.timeout(timeout_s), self._grown:
             await self._grown.wait_for(lambda: len(self.got) >= count)

@@ -115,7 +115,7 @@ async def test_a_subscriber_that_comes_back_is_found(rig: Rig) -> None:
     runner = web.ServerRunner(web.Server(handle))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
-    await asyncio.wait_for(arrived.wait(), 10)
+    await asyncio.wait_for(arrived.wait(), 60)
     await completed(rig, "u", 1)
     await runner.cleanup()
 

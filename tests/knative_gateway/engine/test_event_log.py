@@ -35,7 +35,7 @@ def ids(events: list[Stored]) -> list[str]:
 async def take(events: AsyncIterator[Sequence[Stored]], count: int) -> list[Stored]:
     """Return at least this many events."""
     taken: list[Stored] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(taken) < count:
             taken += await anext(events)
     return taken
@@ -53,7 +53,7 @@ async def log(request: pytest.FixtureRequest) -> AsyncIterator[EventLog]:
         yield MemoryEventLog()
         return
     async with AmqpEventLog(request.getfixturevalue("node").url) as logs:
-        await logs.wait_connected(10)
+        await logs.wait_connected(60)
         yield logs
 
 
@@ -70,7 +70,7 @@ async def test_a_log_is_made_once(log: EventLog, name: str) -> None:
 
 async def test_settings_that_the_node_does_not_accept_are_refused(node: NodeProcess, name: str) -> None:
     async with AmqpEventLog(node.url) as logs:
-        await logs.wait_connected(10)
+        await logs.wait_connected(60)
         with pytest.raises(RefusedError, match=f"{name}: .*must be at least 1000"):
             await logs.ensure(name, partitions=1, retention_ms=1)
         with pytest.raises(RefusedError, match="is not a valid log name"):
@@ -246,7 +246,7 @@ async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(
 ) -> None:
     """The partition key is too long for an annotation. Sending it again would not help."""
     async with AmqpEventLog(node.url) as log:
-        await log.wait_connected(10)
+        await log.wait_connected(60)
         await log.ensure(name, partitions=2, retention_ms=None)
         done = await asyncio.gather(
             log.append(name, message(1)),
@@ -280,7 +280,7 @@ async def test_closing_waits_for_what_is_on_its_way(node: NodeProcess, name: str
 
 async def test_a_message_of_another_format_is_read_with_it(node: NodeProcess, name: str) -> None:
     async with AmqpEventLog(node.url) as logs:
-        await logs.wait_connected(10)
+        await logs.wait_connected(60)
         await logs.ensure(name, partitions=1, retention_ms=None)
         async with connect(node.url) as client, client.producer(name) as producer:
             await producer.post_batch([message(0), Event(b"batch", message_format=0x80013701), message(1)])

@@ -26,7 +26,7 @@ def node(tmp_path: Path) -> NodeProcess:
 async def log(node: NodeProcess) -> AsyncIterator[AmqpEventLog]:
     with node:
         async with AmqpEventLog(node.url, probes=TIMES) as log:
-            await log.wait_connected(20)
+            await log.wait_connected(60)
             yield log
 
 

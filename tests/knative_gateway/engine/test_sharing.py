@@ -52,7 +52,7 @@ class Replica:
 
     async def __aenter__(self) -> Self:
         self.events = await self.stack.enter_async_context(AmqpEventLog(self.node.url))
-        await self.events.wait_connected(10)
+        await self.events.wait_connected(60)
         await self.events.ensure(self.log, partitions=PARTITIONS, retention_ms=None)
         self.client = await self.stack.enter_async_context(connect(self.node.url))
         sender = await self.stack.enter_async_context(Sender())
@@ -95,14 +95,14 @@ async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server:
         mortal = Replica(node, kept, log)
         await mortal.__aenter__()
         mortal.serve(spec)
-        await until(lambda: len(mortal.partitions) == len(survivor.partitions) == PARTITIONS // 2, 30)
+        await until(lambda: len(mortal.partitions) == len(survivor.partitions) == PARTITIONS // 2)
         assert not mortal.partitions & survivor.partitions
         await survivor.send(50, 150)
         await until(lambda: len(set(server.ids)) == 150)
         # It dies: no connection is closed, and nothing is kept any more.
         await asyncio.gather(mortal.client.close(), mortal.events.close())
         await survivor.send(150, 200)
-        await until(lambda: survivor.partitions == set(range(PARTITIONS)), 30)
+        await until(lambda: survivor.partitions == set(range(PARTITIONS)))
         await until(lambda: len(set(server.ids)) == 200)
         await mortal.__aexit__()
     assert Counter(server.ids).most_common(1)[0][1] <= 2
@@ -120,7 +120,7 @@ async def test_a_replica_that_leaves_hands_over_what_it_completed(
         await until(lambda: first.dispatcher.figures("u")["delivered"] == 20)
     async with Replica(node, kept, log) as second:
         second.serve(spec)
-        await until(lambda: len(second.partitions) == PARTITIONS, 30)
+        await until(lambda: len(second.partitions) == PARTITIONS)
         await second.send(20, 40)
         await until(lambda: second.dispatcher.figures("u")["delivered"] == 20)
     assert sorted(map(int, server.ids)) == list(range(40))
@@ -135,14 +135,14 @@ async def test_a_log_that_the_leader_is_about_to_create_is_awaited(
     async with connect(node.url) as client, AmqpEventLog(node.url) as events:
         with capture_logs() as lines:
             share = GroupShares(client).share(log, lambda: None)
-            await until(lambda: any(line["event"] == "share_lost" for line in lines), 30)
+            await until(lambda: any(line["event"] == "share_lost" for line in lines))
         [lost] = [line for line in lines if line["event"] == "share_lost"]
         assert lost["log_level"] == level
         assert ("log create" in lost["reason"]) == (level == "warning")
         await events.ensure(log, partitions=PARTITIONS, retention_ms=None)
-        await until(lambda: share.partitions == frozenset(range(PARTITIONS)), 30)
+        await until(lambda: share.partitions == frozenset(range(PARTITIONS)))
         with capture_logs() as lines:
             await events.delete(log)
-            await until(lambda: any(line["event"] == "share_lost" for line in lines), 30)
+            await until(lambda: any(line["event"] == "share_lost" for line in lines))
         assert {line["log_level"] for line in lines if line["event"] == "share_lost"} == {"info"}
         await share.close()

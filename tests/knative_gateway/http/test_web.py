@@ -110,7 +110,7 @@ class Slow(Collector):
 
     def collect(self) -> Iterator[Metric]:
         self.begun.set()
-        assert self.go.wait(20)
+        assert self.go.wait(60)
         yield from ()
 
 

@@ -90,7 +90,7 @@ def request(
 
 
 async def response(client: Client) -> tuple[int, dict[str, str], bytes]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = (await client[0].readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {
             name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)

@@ -49,7 +49,7 @@ async def test_a_part_that_does_not_end_or_raises_holds_up_no_other() -> None:
     for name, do in (("first", first), ("broken", broken), ("stubborn", stubborn)):
         parts.on_close(name, do)
     with capture_logs() as logs:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await parts.close(0)
     assert stopped.is_set()
     assert [(each["event"], each["part"]) for each in logs] == [
@@ -68,7 +68,7 @@ def test_a_process_that_does_not_end_is_cut_off() -> None:
 
     deadline = Deadline(end)
     deadline.arm(0)
-    assert ended.wait(10)
+    assert ended.wait(60)
     assert statuses == [CUT_OFF]
 
 

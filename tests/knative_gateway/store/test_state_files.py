@@ -76,6 +76,6 @@ def test_files_that_were_not_noted_are_right(tmp_path: Path) -> None:
 
 async def until(holds: object) -> None:
     assert callable(holds)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  the store has no event for this
             await asyncio.sleep(0.01)

@@ -75,9 +75,9 @@ async def test_an_idle_gateway_stays_healthy(workers: int, monkeypatch: pytest.M
     monkeypatch.setattr(module, "BEAT_S", 0.3)
     crew = OneProcess(workers)
     crew.start()
-    await asyncio.wait_for(crew.ready.wait(), 20)
+    await asyncio.wait_for(crew.ready.wait(), 60)
     heard = {number: link._heard_s for number, link in crew.links.items()}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for _ in range(2):
             while any(  # noqa: ASYNC110  a worker has no event for this
                 link._heard_s == heard[number] for number, link in crew.links.items()
@@ -92,7 +92,7 @@ async def test_an_idle_gateway_stays_healthy(workers: int, monkeypatch: pytest.M
 async def test_the_error_with_which_a_worker_does_not_start_reaches_the_parent() -> None:
     crew = OneProcess(2, ConfigError("tokens: t is not valid CSV"))
     crew.start()
-    assert await asyncio.wait_for(crew.gave_up, 20) == GiveUp(2, "TOKENS: T IS NOT VALID CSV")
+    assert await asyncio.wait_for(crew.gave_up, 60) == GiveUp(2, "TOKENS: T IS NOT VALID CSV")
     await crew.stop(0.0)
     await asyncio.sleep(0)
 
@@ -104,9 +104,9 @@ async def test_a_worker_that_hangs_is_named_by_the_others_and_its_metrics_are_no
         monkeypatch.setattr(each, "BEAT_S", 0.05)
     crew = OneProcess(2, supervision=Supervision(2, Times(late=0.5, hung=600.0)))
     crew.start()
-    await asyncio.wait_for(crew.ready.wait(), 20)
+    await asyncio.wait_for(crew.ready.wait(), 60)
     crew.links[1]._tasks[1].cancel()  # it reports nothing more
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not str(crew.links[0].problem).startswith("worker 1: it has not answered for"):  # noqa: ASYNC110  a link has no event
             await asyncio.sleep(0.01)
         while crew.ask() != [0]:  # noqa: ASYNC110

@@ -52,7 +52,7 @@ class Running:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  nothing tells when a server accepts or closes a connection
             await asyncio.sleep(0.01)
 

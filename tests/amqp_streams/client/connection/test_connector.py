@@ -77,7 +77,7 @@ async def test_the_error_names_each_endpoint_in_the_order_of_the_list(node: Memo
             await connect(URLS, health=seeded(seed)).connect()
         assert str(failed.value) == ("amqp://one:5672: away; amqp://two:5672: away; amqp://three:5672: away")
         assert len(failed.value.failures) == 3
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(ConnectError, match=r"gave up: amqp://one:5672: away; .*three:5672: away"):
             await connect(URLS, retry=RetryPolicy(2, first_ms=0, first_connect=True)).connect()
 

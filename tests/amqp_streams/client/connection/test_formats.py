@@ -43,7 +43,7 @@ async def received(node: RunningNode, log: str, **options: object) -> list[Recei
     found: list[ReceivedEvent] = []
     async with connect(node.url) as client, client.consumer(log, start=EARLIEST, **options) as consumer:  # type: ignore[arg-type]
         while len(found) < len(FORMATS):
-            found += await consumer.receive(timeout=10)
+            found += await consumer.receive(timeout=60)
     return found
 
 
@@ -79,7 +79,7 @@ async def test_ranges_and_raw_bytes_have_the_formats_too_and_a_crash_keeps_them(
         async with client.consumer("ranges", start=EARLIEST) as consumer:
             formats: list[int] = []
             while len(formats) < len(FORMATS):
-                messages = await consumer.receive_raw(timeout=10)
+                messages = await consumer.receive_raw(timeout=60)
                 formats += consumer.raw_formats or [0] * len(messages)
         assert formats == FORMATS
 
@@ -103,7 +103,7 @@ async def test_large_messages_and_many_links_keep_their_formats_apart(node: Runn
             async with client.consumer(f"large-{number}", start=EARLIEST) as consumer:
                 found: list[ReceivedEvent] = []
                 while len(found) < 3:
-                    found += await consumer.receive(timeout=10)
+                    found += await consumer.receive(timeout=60)
             assert [(event.body == body, event.message_format) for event in found] == [
                 (True, number),
                 (True, 0),
@@ -119,7 +119,7 @@ async def test_members_of_a_group_learn_the_formats(node: RunningNode) -> None:
         async with client.group_consumer("grouped", "g", start=EARLIEST) as consumer:
             found: list[ReceivedEvent] = []
             while len(found) < len(FORMATS):
-                found += await consumer.receive(timeout=10)
+                found += await consumer.receive(timeout=60)
     assert told(found) == EXPECTED
 
 

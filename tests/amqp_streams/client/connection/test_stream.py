@@ -40,7 +40,7 @@ class Heard:
 
     async def until(self, size: int) -> bytes:
         """The received bytes, when they are at least `size`."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.data) < size:
                 self.came.clear()
                 await self.came.wait()
@@ -124,7 +124,7 @@ async def test_a_peer_that_does_not_read_fills_the_stream_and_empties_it_again()
             written += WRITE_BYTES_MAX
             assert written < 100 * WRITE_BYTES_MAX
         go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await heard.emptied.wait()
         assert not stream.full
         stream.abort()
@@ -138,7 +138,7 @@ async def test_a_peer_that_closes_is_reported_once() -> None:
     async def close_websocket(connection: ServerConnection) -> None:
         await connection.close()
 
-    async with tcp(close_tcp) as plain, websocket(close_websocket) as upgraded, asyncio.timeout(10):
+    async with tcp(close_tcp) as plain, websocket(close_websocket) as upgraded, asyncio.timeout(60):
         for address in (plain, upgraded):
             heard = Heard()
             await open_stream(address, None, heard)
@@ -183,7 +183,7 @@ async def test_giving_up_leaves_no_connection_behind() -> None:
         gone.set()
         writer.close()
 
-    async with tcp(mute) as address, asyncio.timeout(10):
+    async with tcp(mute) as address, asyncio.timeout(60):
         opening = asyncio.create_task(open_stream(Address("ws", address.host, address.port), None, Heard()))
         await asked.wait()
         opening.cancel()

@@ -373,7 +373,7 @@ def test_filters_are_sql_or_named_values() -> None:
 
 
 async def test_events_that_retention_removed_show_in_the_offsets(client: Client) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # No event reports it.
         while (earliest := (await client.extents(OVERTAKEN))[OVERTAKEN].partitions[0].earliest) == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
