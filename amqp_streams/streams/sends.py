@@ -22,7 +22,7 @@ from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.batched.arrays import SplitSections
 from amqp_streams.wire.batched.compression import TooLargeBatchError, UnknownCodecError, available
-from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_sent_batch, rejection_text
+from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_in_steps, rejection_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +73,8 @@ class Sends:
         try:
             # Each event of an idempotent producer is cut anyway: its number is removed.
             is_numbered = isinstance(grant, Producing) and grant.numbered is not None
-            batch = read_sent_batch(
-                message, self._events_max, self._bytes_max, None if is_numbered else self.split
-            )
+            split = None if is_numbered else self.split
+            batch = yield from read_in_steps(message, self._events_max, self._bytes_max, split)
         except WireError as error:
             return self._rejected(grant, nothing, _unread(error), 2)
         count, size = len(batch.messages), len(batch.encoded)
@@ -102,7 +101,7 @@ class Sends:
         return Taken(receipt, count, size, refused)
 
     def _taken(self, grant: Producing, batch: SentBatch, wanted: int | None, now_ms: int) -> Steps[Receipt]:
-        formats = _formats(batch.formats, len(batch.messages))
+        formats = yield from _formats(batch.formats, len(batch.messages))
         if formats is not None and names.BATCH_MESSAGE_FORMAT in formats:
             receipt = Receipt()
             error = PeerError(names.INVALID_FIELD, "a batch cannot be an event of a batch")
@@ -136,6 +135,7 @@ class Sends:
         return Taken(nothing, count, size, error)
 
 
+_FORMATS_A_STEP: Final = 4096
 _BOUND: Final = "(limits.uncompressed_bytes and limits.message_bytes of the node): send smaller batches"
 _NOT_NEGOTIATED: Final = (
     f"an idempotent producer that sends batches must ask for {names.CAPABILITY_BATCHED_SENDS} at its attach"
@@ -155,10 +155,12 @@ def _unread(error: WireError) -> PeerError:
             return PeerError(names.DECODE_ERROR, str(error))
 
 
-def _formats(formats: Mapping[int, int], count: int) -> Formats:
+def _formats(formats: Mapping[int, int], count: int) -> Steps[Formats]:
     if not any(formats.values()):
         return None
     every = array("I", bytes(4 * count))
-    for index, number in formats.items():
+    for done, (index, number) in enumerate(formats.items(), 1):
         every[index] = number
+        if not done % _FORMATS_A_STEP:
+            yield
     return every

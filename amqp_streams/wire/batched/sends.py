@@ -18,7 +18,7 @@ Law: reading returns what was written, and the sections are those that any AMQP 
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from struct import Struct
@@ -71,6 +71,7 @@ _TRUES: Final = (_TRUE, b"\x56\x01")
 _ARRAY_CODE: Final = 0xF0
 _ARRAY_BYTES: Final = 10
 """The bytes of an array in front of its items."""
+_SECTIONS_A_STEP: Final = 256
 _NAME_BYTES_MAX: Final = 64
 _OURS: Final = b"amqp-streams:"
 
@@ -154,10 +155,22 @@ def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
     return DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
 
 
-def read_sent_batch(
+def read_sent_batch(message: bytes, events_max: int, bytes_max: int | None = None) -> SentBatch:
+    """Do all steps of `read_in_steps`."""
+    steps = read_in_steps(message, events_max, bytes_max)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            batch: SentBatch = end.value
+            return batch
+
+
+def read_in_steps(
     message: bytes, events_max: int, bytes_max: int | None = None, split: SplitSections | None = None
-) -> SentBatch:
-    """Decode a batch of at most `events_max` events. The events are not decoded.
+) -> Generator[None, None, SentBatch]:
+    """Decode a batch of at most `events_max` events. The events are not decoded. Yields after each step of
+    about a tenth of a millisecond.
 
     `bytes_max`: the most bytes of a compressed batch when it is decompressed; None: a compressed batch is not
     valid here. `split`: see `split_sections`.
@@ -182,12 +195,22 @@ def read_sent_batch(
             raise WireError("a compressed batch may not contain a compressed batch")
         frame = _only_section(message, at)
         batch = decompressed(frame, annotations.codec, annotations.uncompressed, bytes_max)
-        return read_sent_batch(batch, events_max, split=split)
+        yield
+        return (yield from read_in_steps(batch, events_max, split=split))
     sizes, pairs = annotations.sizes, annotations.formats
     if len(sizes) > events_max:
         raise _too_many(events_max)
-    messages = split_sections(message, at, sizes, split) if sizes else _walk(message, at, events_max)
-    if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
+    messages: Sequence[bytes]
+    if sizes:
+        messages = split_sections(message, at, sizes, split)
+    else:
+        messages = list[bytes]()
+        while at < len(message) and len(messages) <= events_max:
+            at = _walk(message, at, messages, _SECTIONS_A_STEP)
+            yield
+    if len(messages) > events_max:
+        raise _too_many(events_max)
+    if len(pairs) % 2 or max(pairs[::2], default=-1) >= len(messages):
         raise WireError(
             f"the message-formats of a batch of {len(messages)} events are not those of its events"
         )
@@ -206,17 +229,19 @@ def event_text(index: int, description: str) -> str:
 
 def _only_section(message: bytes, at: int) -> bytes:
     """Return the content of the data section of a compressed batch."""
-    try:
-        return _walk(message, at, 1)[0]
-    except TooManyEventsError:
-        raise WireError("a compressed batch has one data section") from None
-
-
-def _walk(message: bytes, at: int, events_max: int) -> list[bytes]:
-    """Return the contents of the data sections from byte `at` on. A footer may follow them."""
     found: list[bytes] = []
-    end = len(message)
-    while at < end:
+    _walk(message, at, found, 2)
+    if len(found) != 1:
+        raise WireError("a compressed batch has one data section")
+    return found[0]
+
+
+def _walk(message: bytes, at: int, found: list[bytes], count: int) -> int:
+    """Add the contents of the next data sections from byte `at` on, at most `count`. A footer may follow the
+    last one. Returns where the next section begins.
+    """
+    end, last = len(message), len(found) + count
+    while at < end and len(found) < last:
         if message.startswith(DATA_BINARY8, at) and at + 4 < end:
             start = at + 5
             at = start + message[start - 1]
@@ -226,16 +251,14 @@ def _walk(message: bytes, at: int, events_max: int) -> list[bytes]:
         else:
             code, value, after = section_at(message, at)
             if code == FOOTER and after == end:
-                break
+                return end
             if code != DATA:
                 raise WireError(f"{NAMES[code]} at byte {at} may not follow {NAMES[DATA]} in a batch")
             start, at = value + (2 if message[value] == 0xA0 else 5), after
         if at > end:
             raise WireError(f"the data section that ends at byte {at} is incomplete")
         found.append(message[start:at])
-        if len(found) > events_max:
-            raise _too_many(events_max)
-    return found
+    return at
 
 
 @dataclass(slots=True, eq=False)

@@ -24,6 +24,7 @@ from amqp_streams.wire.batched.sends import (
     FORMAT_BYTES,
     TooManyEventsError,
     event_text,
+    read_in_steps,
     read_sent_batch,
     rejection_text,
     resuming,
@@ -141,6 +142,20 @@ def test_a_batch_with_too_many_events_is_refused_before_it_is_read(sized: bool) 
     assert len(read_sent_batch(written, 100).messages) == 100
     with pytest.raises(TooManyEventsError, match="at most"):
         read_sent_batch(written, 99)
+
+
+def test_a_batch_without_sizes_is_read_in_steps() -> None:
+    """Each section takes a step of Python, so a batch of many would hold others up."""
+    batch = data(*[b"e"] * 1000)
+    reading = read_in_steps(batch, 1000)
+    assert [next(reading) for _ in range(4)] == [None] * 4
+    with pytest.raises(StopIteration) as end:
+        next(reading)
+    assert end.value.value.messages == [b"e"] * 1000
+    refused = read_in_steps(batch, 10)
+    next(refused)
+    with pytest.raises(TooManyEventsError, match="at most 10 events here"):
+        next(refused)
 
 
 BODY = data(b"one", b"two")
