@@ -1,6 +1,7 @@
 """Questions about logs that other nodes create, change and delete, and while Kafka is away."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -141,7 +142,9 @@ def test_many_questions_about_one_log_at_once_share_their_answers(
     ask_extents = administration.Administration.ask_extents
 
     def counted(self: administration.Administration, places: object) -> object:
-        asked_kafka.append(1)
+        # On a busy machine, any number of looks come in between.
+        if threading.current_thread().name != "kafka-looks":
+            asked_kafka.append(1)
         return ask_extents(self, places)  # type: ignore[arg-type]
 
     monkeypatch.setattr(administration.Administration, "ask_extents", counted)
@@ -151,7 +154,7 @@ def test_many_questions_about_one_log_at_once_share_their_answers(
     assert {each.answer() for each in first + second} == {None}
     assert read_all(partition) == [b"a"]
     hand.loop.run_ready()
-    assert len(asked_kafka) <= 2 + 2, "two answers, and at most two looks in between"
+    assert len(asked_kafka) <= 2, "one for the questions before the event, one for those after it"
 
 
 def test_a_log_that_another_node_deleted_is_gone_after_a_question_about_it(
