@@ -201,7 +201,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             deliveries, messages = deliveries[first:], messages[first:]
             formats = formats_at(formats, slice(first, None))
             awaited = self._receive(deliveries, messages, formats) if messages else None
-        return self.top_up
+        return lambda: None
 
     def _make(self, address: str) -> Generator[Wait, None, PeerError | StorageError | None]:
         assert isinstance(self.grant, Relaying), "a link with a target has its log"
@@ -234,6 +234,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         except StopIteration as end:
             self._forget_batch()
             end.value()
+            # Only now does the batch count: perhaps too much waits for the disk.
+            self.top_up()
             return
         if self.taking is not taking:  # the step has closed the link
             self._wait = None
