@@ -17,12 +17,13 @@ from amqp_streams.errors import PeerError
 from amqp_streams.proton import sessions
 from amqp_streams.proton.engine import Engine
 from amqp_streams.proton.incoming import plainness
-from amqp_streams.server.dispatch import TURN_S, Dispatch
+from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.security import SecurityLayer
 from amqp_streams.server.links.control import ReplyLink
 from amqp_streams.server.links.flows import Flows
 from amqp_streams.server.links.link import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
+from amqp_streams.server.links.turns import BUDGET_S
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.listening.pieces import Pieces
 from amqp_streams.server.regular import TICK_S
@@ -32,6 +33,8 @@ from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, Echo, EchoFinder
 from amqp_streams.wire.nuls import NulFinder
 
+TURN_S: Final = BUDGET_S
+"""How long a connection processes what has just arrived, plus one event: a block may have thousands."""
 _NUMBERS: Final = count(1)
 _HOLDING: Final = frozenset((Pause.DISK, Pause.QUOTA, Pause.LOG))
 
@@ -132,17 +135,17 @@ class AmqpConnection:
         self.formats.feed(data, engine.incomplete)
         self.nuls.feed(data, opened=dispatch.opened, plain=self.formats.plain)
         self._pieces.learn(len(data), engine.frames - before)
-        done = self._run()
+        done = self._run(perf_counter() + TURN_S)
         self._find_wishes(data, done)
         self._end_turn(done)
         return done and not self.held and not self._lost
 
-    def _run(self) -> bool:
-        """Let the links process what has arrived, for one loop iteration. Returns True if nothing is left."""
+    def _run(self, until: float) -> bool:
+        """Let the links process what has arrived, until this time. Returns True if nothing is left."""
         dispatch = self._dispatch
         assert dispatch is not None
         opened = dispatch.opened
-        done = dispatch.run()
+        done = dispatch.run(until)
         if dispatch.opened and not opened:
             self._service.on_open(self._channel)
             self._tick_again()  # the client's idle timeout counts from its open, not from the next tick
@@ -176,8 +179,8 @@ class AmqpConnection:
         """Continue with what has arrived. See `turns.Worker`."""
         if self._lost or self._engine is None or self._dispatch is None:
             return False
-        until = perf_counter() + TURN_S
-        done = self._run()
+        until = self._service.iteration.share_ends_s()
+        done = self._run(until)
         if done:
             # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
             self._other_frames = self._engine.frames - self._dispatch.producers.messages
@@ -397,7 +400,7 @@ class AmqpConnection:
                 return
             deadline_ms = engine.tick(now_ms)
             if Pause.TURN not in self._pauses:
-                self._end_turn(dispatch.run())
+                self._end_turn(dispatch.run(perf_counter() + TURN_S))
             self._unstall()
             self.flush()
             if (

@@ -27,7 +27,6 @@ from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.server.links.producers import Producers
 from amqp_streams.server.links.termini import answer_termini, attach_request, require_whole
-from amqp_streams.server.links.turns import BUDGET_S
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,
@@ -51,10 +50,6 @@ _FEW_PRODUCERS: Final = 4
 
 # Proton keeps credit in a signed 32-bit integer; AMQP allows an unsigned one (2.7.4).
 CREDIT_MAX: Final = (1 << 31) - 1
-TURN_S: Final = BUDGET_S
-"""The longest loop iteration of a connection in seconds, plus one event: one block of bytes may contain
-thousands of attaches.
-"""
 
 log = structlog.get_logger("amqp_streams")
 
@@ -104,8 +99,8 @@ class Dispatch:
         client now allows, or the credit exceeded 31 bits.
         """
 
-    def run(self) -> bool:
-        """Process events for one loop iteration.
+    def run(self, until: float) -> bool:
+        """Process events until this `perf_counter`, and at least one.
 
         Returns True if none is left. Delivery events do not end the iteration, only the others do.
         """
@@ -113,7 +108,6 @@ class Dispatch:
         collector = self._engine.collector
         peek, pop, kind_of, is_delivery = events.peek, events.pop, events.kind, events.DELIVERY
         taken = False
-        until = perf_counter() + TURN_S
         behind = self.producers.behind  # always the same list
         if behind:
             self.producers.catch_up(until)

@@ -131,10 +131,10 @@ class EventService:
         self.confirming = Confirming(self.cursors_moved)
         self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
-        self.turns = Turns(loop.call_soon)
-        self.backlog = Turns(loop.call_soon, "received")
-        """Connections whose received bytes need more than one loop iteration."""
         self.iteration = Iteration(loop.call_soon)
+        self.turns = Turns(loop.call_soon, self.iteration)
+        self.backlog = Turns(loop.call_soon, self.iteration, "received", first=self._begin_commit)
+        """Connections whose received bytes need more than one loop iteration."""
         self._answers: Final = OrderedCalls(loop.call_soon, self.iteration, self.effects.carry_out)
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
@@ -229,8 +229,9 @@ class EventService:
             self._stalled.setdefault(queue, {})[link] = None
 
     def _begin_commit(self) -> None:
-        self._commit_scheduled = False
-        self.store.commit()
+        if self._commit_scheduled:
+            self._commit_scheduled = False
+            self.store.commit()
 
     def _committed(self, done: CommitDone) -> None:
         waiting = self._waiting.pop((done.queue, done.sequence), [])
@@ -307,21 +308,19 @@ class EventService:
 
         Links that can send more are pumped again in the next loop iteration.
         """
-        until = perf_counter() + PUMP_TURN_S
         # Not links that are added meanwhile: the loop must serve its sockets in between.
-        for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
-            self._pump_link(self._pumps.take())
-            if perf_counter() > until:
-                break
+        self._pump_links(self._pumps.take, len(self._pumps), self.iteration.share_ends_s())
         if self._pumps and not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)
 
     def _pump_new(self) -> None:
         """Pump links with new events now. Several commits can end in one loop iteration: old events wait."""
-        until = perf_counter() + PUMP_TURN_S
-        for _ in range(min(len(self._pumps.new), PUMPS_A_TURN)):
-            self._pump_link(self._pumps.take_new())
+        self._pump_links(self._pumps.take_new, len(self._pumps.new), perf_counter() + PUMP_TURN_S)
+
+    def _pump_links(self, take: Callable[[], Pumped], count: int, until: float) -> None:
+        for _ in range(min(count, PUMPS_A_TURN)):
+            self._pump_link(take())
             if perf_counter() > until:
                 break
 

@@ -21,6 +21,8 @@ BUDGET_S: Final = 0.001
 Another client's event needs three iterations until it is accepted and delivered. With 5 ms, it took 15 ms
 while one client kept the node busy. With 1 ms, the node accepts and delivers as many events as with 5 ms.
 """
+LEAST_S: Final = 0.00025
+"""Work of one kind may take this long, even if work of other kinds has used the time of the iteration."""
 CONNECTION_BYTES_MAX: Final = 2 << 20
 """How many bytes of requests from one connection may wait. A single larger request is admitted if no other
 waits.
@@ -60,8 +62,8 @@ class Worker(Protocol):
 class Iteration:
     """How long all connections together may take in one iteration of the event loop.
 
-    Data of many connections can arrive in one iteration. Without a common limit, others would wait for all of
-    them.
+    Data of many connections can arrive in one iteration, and others may have work left. Without a common
+    limit, a client with one event would wait for all of them.
 
     `soon`: schedules a call for the next iteration.
     """
@@ -80,6 +82,10 @@ class Iteration:
             self._ends_s = perf_counter() + BUDGET_S
             self._soon(self._end)
         return self._ends_s
+
+    def share_ends_s(self) -> float:
+        """Like `ends_s`, for work that was left in an earlier iteration: at least LEAST_S from now."""
+        return max(self.ends_s(), perf_counter() + LEAST_S)
 
     def batches_end_s(self) -> float:
         """Like `ends_s`, for batches. While a batch is unfinished, no link begins another one outside of the
@@ -142,10 +148,20 @@ class OrderedCalls:
 class Turns:
     """Runs the workers round-robin, within the limit of time.
 
-    `soon`: schedules a call for the next loop iteration. `during`: names the work in log lines.
+    `soon`: schedules a call for the next loop iteration. `during`: names the work in log lines. `first`:
+    called before the work of an iteration.
     """
 
-    def __init__(self, soon: Callable[[Callable[[], None]], object], during: str = "request") -> None:
+    def __init__(
+        self,
+        soon: Callable[[Callable[[], None]], object],
+        iteration: Iteration,
+        during: str = "request",
+        *,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._iteration: Final = iteration
+        self._first: Final = first
         self._during: Final = during
         self.seconds = 0.0
         """How many seconds this work has taken since the node started."""
@@ -200,14 +216,18 @@ class Turns:
 
     def _turn(self) -> None:
         self._scheduled = False
+        self._first()
         began = now = perf_counter()
-        while self._ready and now - began < BUDGET_S:
+        until = self._iteration.share_ends_s()
+        while self._ready:
             worker = self._ready.popleft()
             # Before the work: during it, the worker may be added again.
             self._members.discard(worker)
             if self._work(worker):
                 self.add(worker)
             now = perf_counter()
+            if now >= until:
+                break
         self.seconds += now - began
         if self._ready and not self._scheduled:
             self._scheduled = True

@@ -36,7 +36,7 @@ class FrameTurns:
 
     def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
         self.iteration: Final = Iteration(soon)
-        self.turns: Final = Turns(soon, "websocket")
+        self.turns: Final = Turns(soon, self.iteration, "websocket")
 
 
 class WebSocketFrames(WebSocketsSansIOProtocol):

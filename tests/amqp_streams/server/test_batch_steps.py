@@ -14,6 +14,7 @@ from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.sequences import with_sequence
 from amqp_streams.wire.types import Symbol, UInt
+from tests.amqp_streams.server.iterations import let_connections_take
 from tests.amqp_streams.server.sent_batches import (
     ACCEPTED,
     BATCH,
@@ -34,7 +35,7 @@ EXPENSIVE = b"\x00\x53\x72" + NOTES + body("x")
 @pytest.fixture(autouse=True)
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which each step takes all the time of its iteration."""
-    monkeypatch.setattr("amqp_streams.server.dispatch.TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     monkeypatch.setattr(turns, "BUDGET_S", 1e-9)
 
 
@@ -105,7 +106,7 @@ def test_the_batches_of_all_connections_share_the_time_of_an_iteration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each connection alone would have the time for its whole batch, and all of them seconds."""
-    monkeypatch.setattr("amqp_streams.server.dispatch.TURN_S", 60.0)
+    let_connections_take(60.0, monkeypatch)
     begun: list[ProducerLink] = []
     take_batch = ProducerLink._take_batch
 

@@ -16,6 +16,7 @@ from amqp_streams.wire.codec import encode
 from amqp_streams.wire.frames import frame
 from amqp_streams.wire.sequences import with_sequence
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong
+from tests.amqp_streams.server.iterations import let_connections_take
 from tests.amqp_streams.server.sent_batches import (
     ACCEPTED,
     BATCH,
@@ -260,7 +261,7 @@ def test_many_batches_in_one_read_give_other_connections_their_turn(monkeypatch:
     """A block of bytes may hold thousands of batches. What does not fit into a loop iteration waits, and what
     came after it, here the detach, waits too.
     """
-    monkeypatch.setattr("amqp_streams.server.dispatch.TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     node = InMemoryNode({"temps": 1})
     peer = producing(node)
     other = producing(node, name="other")
@@ -324,7 +325,7 @@ def test_small_transfers_with_much_content_wait_for_the_disk(monkeypatch: pytest
     """What a read brought is decompressed only as far as there is space; then the connection waits."""
     assert len(ZEROS) < 1000
     # This is about the disk, and the machine may be slow.
-    monkeypatch.setattr("amqp_streams.server.dispatch.TURN_S", 60.0)
+    let_connections_take(60.0, monkeypatch)
     monkeypatch.setattr("amqp_streams.server.links.turns.BUDGET_S", 60.0)
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=3 << 20), block_bytes=1 << 18)

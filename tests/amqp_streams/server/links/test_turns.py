@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from amqp_streams.server import dispatch
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.links import turns as turns_module
 from amqp_streams.server.links.link import Owner
@@ -24,6 +23,7 @@ from amqp_streams.streams.attach import AttachRequest, Grant, Pending
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
 from amqp_streams.testing_amqp.node import ManualLoop
 from amqp_streams.wire.types import UInt
+from tests.amqp_streams.server.iterations import let_connections_take
 
 
 @dataclass
@@ -55,18 +55,22 @@ class Working:
         return self.steps > 0
 
 
-def made(monkeypatch: pytest.MonkeyPatch, steps_a_turn: int) -> tuple[Turns, ManualLoop]:
-    """Return turns whose clock allows this many steps."""
-    loop, ticks = ManualLoop(), iter(range(1_000_000))
+def made(monkeypatch: pytest.MonkeyPatch, steps_a_turn: int) -> tuple[Turns, ManualLoop, list[str]]:
+    """Return turns whose clock allows this many steps, their loop, and where the steps are recorded."""
+    loop, done = ManualLoop(), list[str]()
     monkeypatch.setattr(
-        turns_module, "perf_counter", lambda: next(ticks) * turns_module.BUDGET_S / steps_a_turn
+        turns_module, "perf_counter", lambda: len(done) * turns_module.BUDGET_S / steps_a_turn
     )
-    return Turns(loop.call_soon), loop
+    return Turns(loop.call_soon, Iteration(loop.call_soon)), loop, done
+
+
+def idle_turns() -> Turns:
+    loop = ManualLoop()
+    return Turns(loop.call_soon, Iteration(loop.call_soon))
 
 
 def test_a_turn_ends_with_its_budget_and_the_links_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, loop = made(monkeypatch, 2)
-    done: list[str] = []
+    turns, loop, done = made(monkeypatch, 2)
     for name in "abc":
         turns.add(cast("Any", Working(name, 2, done)))
     loop.run_ready()
@@ -79,9 +83,24 @@ def test_a_turn_ends_with_its_budget_and_the_links_take_turns(monkeypatch: pytes
     assert turns.seconds > 0
 
 
+def test_work_of_several_kinds_shares_the_time_of_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind gets a part. Before them comes what may not wait."""
+    loop, done = ManualLoop(), list[str]()
+    monkeypatch.setattr(turns_module, "perf_counter", lambda: len(done) * turns_module.LEAST_S)
+    iteration = Iteration(loop.call_soon)
+    kinds = [Turns(loop.call_soon, iteration, first=lambda: done.append("first")) for _ in range(3)]
+    for turns, name in zip(kinds, "abc", strict=True):
+        turns.add(cast("Any", Working(name, 8, done)))
+    loop.run_ready()
+    budget = round(turns_module.BUDGET_S / turns_module.LEAST_S)
+    assert done == ["first", *["a"] * budget, "first", "b", "first", "c"]
+    done.clear()
+    loop.run_ready()
+    assert done == ["first", *["a"] * budget, "first", "b", "first", "c"]
+
+
 def test_a_link_is_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, loop = made(monkeypatch, 10)
-    done: list[str] = []
+    turns, loop, done = made(monkeypatch, 10)
     worker = cast("Any", Working("a", 1, done))
     turns.add(worker)
     turns.add(worker)
@@ -93,8 +112,7 @@ def test_a_link_is_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failing_work_closes_only_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, loop = made(monkeypatch, 10)
-    done: list[str] = []
+    turns, loop, done = made(monkeypatch, 10)
     broken = Working("broken", 1, done, fails=True)
     turns.add(cast("Any", broken))
     turns.add(cast("Any", Working("well", 1, done)))
@@ -106,7 +124,7 @@ def test_failing_work_closes_only_its_own_connection(monkeypatch: pytest.MonkeyP
 
 
 def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None:
-    turns = Turns(ManualLoop().call_soon)
+    turns = idle_turns()
     assert turns.hold(1, CONNECTION_BYTES_MAX + 5), "one that is alone is let in"
     assert not turns.hold(1, 1)
     turns.release(1, CONNECTION_BYTES_MAX + 5)
@@ -120,7 +138,7 @@ def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None
 
 
 def test_a_small_request_is_admitted_however_much_others_have_waiting() -> None:
-    turns, connection = Turns(ManualLoop().call_soon), 1
+    turns, connection = idle_turns(), 1
     while turns.hold(connection, CONNECTION_BYTES_MAX):
         connection += 1
     while turns.hold(connection, 1000):
@@ -135,7 +153,7 @@ def test_a_small_request_is_admitted_however_much_others_have_waiting() -> None:
 
 def test_requests_without_bytes_are_released_one_by_one() -> None:
     """Two empty messages that a client sent to `$management` at once ended its connection."""
-    turns = Turns(ManualLoop().call_soon)
+    turns = idle_turns()
     assert all(turns.hold(1, size) for size in (0, 5, 0))
     for size in (5, 0, 0):
         turns.release(1, size)
@@ -166,7 +184,7 @@ def attaches(count: int) -> bytes:
 
 def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may cost milliseconds, and a block has room for thousands."""
-    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     node = InMemoryNode({"temps": 1})
     greedy, other = opened(node), opened(node)
     attached: list[str] = []
@@ -196,7 +214,7 @@ def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.Mo
 def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_its_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
     connection = connection_of(node)
@@ -211,7 +229,7 @@ def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_i
 
 
 def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
     connection_of(node).received(memoryview(attaches(30)))

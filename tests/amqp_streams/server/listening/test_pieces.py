@@ -6,6 +6,7 @@ from amqp_streams.server.links import turns
 from amqp_streams.server.listening.pieces import FRAMES, PIECE_MAX, PIECE_MIN, SMALL_BYTES, Pieces
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.wire.types import UInt
+from tests.amqp_streams.server.iterations import let_connections_take
 from tests.amqp_streams.server.sent_batches import ACCEPTED, body, producing, states, stored
 
 
@@ -44,7 +45,7 @@ def test_what_waits_keeps_its_order() -> None:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which each piece takes all the time of its iteration."""
-    monkeypatch.setattr("amqp_streams.server.connection.TURN_S", -1.0)
+    let_connections_take(-1.0, monkeypatch)
     monkeypatch.setattr(turns, "BUDGET_S", 1e-9)
 
 
