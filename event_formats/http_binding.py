@@ -94,6 +94,23 @@ def each_from_http(
     return (_binary(attributes, content_type, body),)
 
 
+def steps_from_http(
+    headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX
+) -> Iterator[CloudEvent | None]:
+    """The events in a message in any mode, parsed in short steps. None: a step of a large event.
+
+    Raises:
+        as `events_from_http`.
+    """
+    attributes, content_type = _read(headers)
+    if content_type is None or (mode := mode_of(content_type)) is Mode.BINARY:
+        yield _binary(attributes, content_type, body)
+    elif mode is Mode.STRUCTURED:
+        yield (yield from json_format.event_steps(body))
+    else:
+        yield from json_format.batch_steps(body, count_max=count_max)
+
+
 def mode_of_http(headers: Headers) -> Mode | None:
     """Return the mode that the headers announce; None if they do not announce an event.
 

@@ -8,16 +8,17 @@ import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import count
 
 # Public, but missing from its stub.
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from event_formats.attributes import check, check_name, shown
 from event_formats.errors import InvalidEventError, TooManyEventsError
 from event_formats.event import CloudEvent, Value
+from event_formats.json_skipping import LARGE_CHARACTERS, value_end
 from event_formats.media import is_json, is_unicode
 from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, DATA_BASE64
 
@@ -29,11 +30,14 @@ _KEY: Final = re.compile(r'"([a-z0-9_]+)"[ \t\n\r]*:[ \t\n\r]*')
 _NEXT: Final = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*")
 _BOM: Final = b"\xef\xbb\xbf"
 _INTEGER_DIGITS: Final = 11
+_OPENING: Final = frozenset("[{")
+_SHOWN: Final = 100
+T = TypeVar("T")
 _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
-class _Number(str):
-    """The text of a JSON number.
+class _Raw(str):
+    """The text of a JSON number, or the beginning of the text of a large list or object.
 
     It is not converted, to save time: most numbers are in `data`, which is only skipped.
     """
@@ -46,7 +50,7 @@ def _no_constant(name: str) -> object:
     raise ValueError(text)
 
 
-_decoder: Final = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
+_decoder: Final = json.JSONDecoder(parse_int=_Raw, parse_float=_Raw, parse_constant=_no_constant)
 # As above.
 _scan = cast("Callable[[str, int], tuple[object, int]]", _decoder.scan_once)  # type: ignore[attr-defined]
 
@@ -57,8 +61,13 @@ def read_event(body: bytes) -> CloudEvent:
     Raises:
         InvalidEventError: the text is not JSON or not an event. The message says where and why.
     """
+    return _drained(event_steps(body))
+
+
+def event_steps(body: bytes) -> Generator[None, None, CloudEvent]:
+    """Parse an event in short steps, if the text is large. Returns what `read_event` returns."""
     text = _decoded(body)
-    event, end = _event(text, _skip(text, 0))
+    event, end = yield from _event(text, _skip(text, 0))
     _check_end(text, end)
     return event
 
@@ -78,7 +87,7 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
     if quick is not None:
         attributes, raw = quick
     else:
-        members, slices, end = _members(text, _skip(text, 0))
+        members, slices, end = _drained(_members(text, _skip(text, 0)))
         _check_end(text, end)
         raw = text[slices[DATA]] if DATA in members else None
         attributes = {
@@ -137,7 +146,12 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 
 
 def batch_events(body: bytes, *, count_max: int) -> Iterator[CloudEvent]:
-    """The events of a JSON array, each parsed when it is asked for.
+    """The events of a JSON array, each parsed when it is asked for. Raises like `batch_steps`."""
+    return (event for event in batch_steps(body, count_max=count_max) if event is not None)
+
+
+def batch_steps(body: bytes, *, count_max: int) -> Iterator[CloudEvent | None]:
+    """The events of a JSON array, each parsed when it is asked for. None: a step of a large event.
 
     Raises:
         InvalidEventError: the text is not an array, or one of its items is not an event.
@@ -157,7 +171,7 @@ def batch_events(body: bytes, *, count_max: int) -> Iterator[CloudEvent]:
             message = f"the batch has more than {count_max} events"
             raise TooManyEventsError(message)
         try:
-            event, at = _event(text, at)
+            event, at = yield from _event(text, at)
         except InvalidEventError as error:
             message = f"event {number} of the batch: {error}"
             raise InvalidEventError(message) from None
@@ -207,7 +221,13 @@ def is_json_text(data: bytes) -> bool:
     """Whether the bytes are one JSON value and nothing else."""
     try:
         text = data.decode()
-        return _skip(text, _decoder.raw_decode(text, _skip(text, 0))[1]) == len(text)
+        at = _skip(text, 0)
+        end = (
+            _drained(value_end(text, at))
+            if len(text) > LARGE_CHARACTERS
+            else _decoder.raw_decode(text, at)[1]
+        )
+        return _skip(text, end) == len(text)
     except (ValueError, RecursionError):
         # Also nested too deeply: a reader would fail too.
         return False
@@ -245,9 +265,19 @@ def _decoded(body: bytes) -> str:
         raise InvalidEventError(message) from None
 
 
-def _event(text: str, at: int) -> tuple[CloudEvent, int]:
-    """Return the event that begins at `at`, and where it ends."""
-    members, slices, end = _members(text, at)
+def _drained(steps: Generator[None, None, T]) -> T:
+    """Do all steps, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
+def _event(text: str, at: int) -> Generator[None, None, tuple[CloudEvent, int]]:
+    """Return the event that begins at `at`, and where it ends. Yields between two steps."""
+    members, slices, end = yield from _members(text, at)
     data_at, value, binary = slices.get(DATA), members.pop(DATA, None), members.pop(DATA_BASE64, None)
     attributes = {
         check_name(name): _attribute(name, value) for name, value in members.items() if value is not None
@@ -288,10 +318,10 @@ def _data(attributes: Mapping[str, object], raw: str | None, value: object, bina
     return raw.encode()
 
 
-def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], int]:
+def _members(text: str, at: int) -> Generator[None, None, tuple[dict[str, object], dict[str, slice], int]]:
     """Return the members of a JSON object: values by name, and the position of each value in the text.
 
-    Also returns where the object ends.
+    Also returns where the object ends. Yields between two steps.
     """
     if text[at : at + 1] != "{":
         raise InvalidEventError(f"an event is a JSON object, not {shown(text[at : at + 20])}")
@@ -309,7 +339,7 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
                 # A name with escapes or other characters, which the expression does not match.
                 name, at = _scanstring(text, _expect(text, at, '"'), True)
                 at = _skip(text, _expect(text, _skip(text, at), ":"))
-            value, end = _scan(text, at)
+            value, end = yield from _value(text, at)
             # Two members with one name have no defined meaning (RFC 8259, 4).
             if name in members:
                 message = f"{shown(name)} occurs twice"
@@ -321,8 +351,6 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
             at = following.end()
             if following[1] == "}":
                 return members, slices, at
-    except StopIteration as stop:
-        raise _no_json("expecting a value", stop.value) from None
     except JSONDecodeError as error:
         raise _no_json(error.msg, error.pos) from None
     except RecursionError:
@@ -331,11 +359,22 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
         raise InvalidEventError(str(error)) from None
 
 
+def _value(text: str, at: int) -> Generator[None, None, tuple[object, int]]:
+    """Return the value that begins at `at`, and where it ends. Of a large list or object, only a `_Raw`."""
+    if len(text) - at <= LARGE_CHARACTERS or text[at : at + 1] not in _OPENING:
+        try:
+            return _scan(text, at)
+        except StopIteration as stop:
+            raise _no_json("expecting a value", stop.value) from None
+    end = yield from value_end(text, at)
+    return _Raw(text[at : at + _SHOWN]), end
+
+
 def _attribute(name: str, value: object) -> Value:
     if type(value) is str or type(value) is bool:
         return value
     # `int` of a long text is slow. Eleven characters hold every integer of 32 bits with its sign.
-    if type(value) is _Number and len(value) <= _INTEGER_DIGITS and value.lstrip("-").isdecimal():
+    if type(value) is _Raw and len(value) <= _INTEGER_DIGITS and value.lstrip("-").isdecimal():
         return int(value)
     message = (
         f"{name} is {shown(value)}: an attribute is a string, a boolean, or an integer of at most 32 bits"

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from event_formats.attributes import text_of
 from event_formats.event import Value
-from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.arrival import Arrival, read_arrival
 from knative_gateway.errors import UnavailableError
 from knative_gateway.filters import trigger_filters, validate
 from knative_gateway.filters.trying import Trial
@@ -140,7 +140,7 @@ class Trials:
         for each in stored:
             # The event loop serves other requests between two events.
             await asyncio.sleep(0)
-            yield Arrival(each, "")
+            yield await read_arrival(each, "")
 
     async def _stored(self, log: str, wanted: Wanted) -> Sequence[Stored]:
         extents = await self._events.extents(log)

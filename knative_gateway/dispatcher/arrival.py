@@ -1,5 +1,6 @@
 """[io] An event that a reader of a log has read. It is decoded on first use, once for all subscribers."""
 
+import asyncio
 from collections.abc import Hashable, Mapping
 from typing import Final
 
@@ -21,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 OVERHEAD_BYTES: Final = 1024
 """Estimated memory in bytes of an `Arrival`, in addition to the message."""
+LARGE_BYTES: Final = 32 << 10
+"""A thread decodes larger messages, and writes larger events as JSON: both may take 100 ms."""
 outgoing: Final = MessageTranscoder(apart=TTL, last=ARRIVAL).outgoing
 
 
@@ -138,3 +141,11 @@ class Arrival:
                 structured=structured,
             )
         return made
+
+
+async def read_arrival(stored: Stored, before: str) -> Arrival:
+    """Return the event of a stored message. A thread decodes a large one that the ingress has not written."""
+    message = stored.message
+    if len(message) <= LARGE_BYTES or stored.message_format or outgoing(message) is not None:
+        return Arrival(stored, before)
+    return await asyncio.to_thread(Arrival, stored, before)

@@ -13,7 +13,7 @@ from typing import Final, cast
 import structlog
 
 from knative_gateway.dispatcher import positions
-from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.arrival import Arrival, read_arrival
 from knative_gateway.dispatcher.cursor import ReadPosition
 from knative_gateway.dispatcher.subscribers.catching_up import STEPS_AT_ONCE, catch_up
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
@@ -183,7 +183,7 @@ class PartitionReader:
             # After a reconnection the node may send events again.
             if stored.offset <= read.offset:
                 continue
-            arrival = Arrival(stored, read.offset)
+            arrival = await read_arrival(stored, read.offset)
             if arrival.attributes is None:
                 self._skip(arrival)
             else:

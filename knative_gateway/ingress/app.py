@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from time import perf_counter
 from typing import Any, Final
 
 import structlog
@@ -20,7 +20,7 @@ from event_formats.amqp_binding import encode
 from event_formats.attributes import text_of
 from event_formats.errors import EventFormatError
 from event_formats.event import CloudEvent
-from event_formats.http_binding import each_from_http
+from event_formats.http_binding import each_from_http, steps_from_http
 from knative_gateway.errors import GatewayError, TooLargeError, UnavailableError
 from knative_gateway.http.turns import Turns
 from knative_gateway.ingress import answers
@@ -33,7 +33,11 @@ from knative_gateway.ports import Authorizer, EventLog, Route, Routes
 
 BROKER: Final = "Broker"
 EVENTS_A_TURN: Final = 16
-"""How many events of a batch are read or begin to be stored in a turn: about a millisecond of work."""
+"""How many events of a batch begin to be stored in a turn: about a millisecond of work."""
+STEP_S: Final = 0.001
+"""How long the events of a request are read in a turn, in seconds."""
+LARGE_BYTES: Final = 32 << 10
+"""A larger body is read in turns."""
 _OWN_BODY: Final = "knative_gateway.body"
 """Key in the scope of a request that the gateway itself makes; the value is the body."""
 
@@ -202,7 +206,8 @@ class Ingress:
             size = len(body)
             if not self.serves(route):
                 return answers.NOT_FOUND  # the route was removed while the body arrived
-            found = each_from_http(headers, body, count_max=self.limits.batch_events)
+            read = each_from_http if size <= LARGE_BYTES else steps_from_http
+            found = read(headers, body, count_max=self.limits.batch_events)
             arrival = self.arrival() if route.kind == BROKER else None
             events = (
                 [received(found[0], arrival, request.trace)]
@@ -260,14 +265,17 @@ class Ingress:
         return body
 
     async def _batch(
-        self, found: Iterator[CloudEvent], arrival: str | None, trace: Mapping[str, str] | None
+        self, found: Iterator[CloudEvent | None], arrival: str | None, trace: Mapping[str, str] | None
     ) -> Sequence[CloudEvent]:
-        """All events of a batch, in turns: one with many events must not delay other requests."""
+        """All events of a batch or of a large body, in turns: they must not delay other requests."""
         events: list[CloudEvent] = []
-        while some := list(islice(found, EVENTS_A_TURN)):
-            events += [received(event, arrival, trace) for event in some]
-            if len(some) == EVENTS_A_TURN:
+        until = perf_counter() + STEP_S
+        for event in found:
+            if event is not None:
+                events.append(received(event, arrival, trace))
+            if perf_counter() > until:
                 await self._turns.turn()
+                until = perf_counter() + STEP_S
         return events
 
     async def _store(

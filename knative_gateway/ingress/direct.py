@@ -20,7 +20,7 @@ from knative_gateway.http.responses import CLOSE
 from knative_gateway.http.responses import head as response_head
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
-from knative_gateway.ingress.app import BROKER, Ingress
+from knative_gateway.ingress.app import BROKER, LARGE_BYTES, Ingress
 from knative_gateway.ingress.figures import RouteFigures
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request
@@ -66,6 +66,9 @@ class FastPath:
         # Without a length the body cannot be collected without a count on the way, and a body that is too
         # large needs a refusal before it is read.
         if begun is None or begun.length is None or begun.length > self.ingress.limits.body_bytes:
+            return None
+        # The application parses it in turns.
+        if isinstance(begun, Request) and begun.length > LARGE_BYTES:
             return None
         return Arrival(self, exchange, route, begun)
 

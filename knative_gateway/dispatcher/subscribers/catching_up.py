@@ -8,7 +8,7 @@ from typing import Final, cast
 import structlog
 
 from knative_gateway.dispatcher import positions
-from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.arrival import read_arrival
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Stored
@@ -92,7 +92,7 @@ async def _take(partition: SubscriberPartition, batch: Sequence[Stored]) -> bool
     for count, stored in enumerate(batch, 1):
         if stored.offset <= own.offset:
             continue
-        arrival = Arrival(stored, own.offset)
+        arrival = await read_arrival(stored, own.offset)
         if arrival.attributes is None:
             state.skip(arrival)
         elif state.wants(arrival):

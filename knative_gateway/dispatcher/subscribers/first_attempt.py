@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from knative_gateway.delivery import Answer
 from knative_gateway.delivery.headers import delivery_headers
+from knative_gateway.dispatcher.arrival import LARGE_BYTES
 from knative_gateway.dispatcher.posting.connection import Connection
 from knative_gateway.dispatcher.posting.sending import Sender, lines
 from knative_gateway.dispatcher.subscribers.source import Source
@@ -52,6 +53,8 @@ class FirstAttempt:
         # URLs that may lead back to a Broker need the count of hops, which only the plan adds.
         if plain is None or spec.subscriber_url is None or looks_inward(spec.subscriber_url):
             return False
+        if spec.delivery.structured and self.arrival.size > LARGE_BYTES:
+            return False  # a thread writes the request
         departs = spec.departs(spec.subscriber_url)
         if spec.delivery.structured:
             headers, body = self.arrival.request(departs=departs, structured=True)

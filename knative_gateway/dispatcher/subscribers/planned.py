@@ -4,14 +4,16 @@ support.
 An event is completed only when its plan is done.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
 
 from knative_gateway.delivery import Action, Answer, Done, Plan, Post, Store, To, succeeded
 from knative_gateway.delivery.backoff import spread_ms
-from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.arrival import LARGE_BYTES, Arrival
 from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
 from knative_gateway.dispatcher.subscribers.steps import internal_error, next_action, request, store_reply
@@ -84,7 +86,8 @@ class PlannedDelivery:
             trace,
             span,
         ):
-            headers, body = request(post, arrival, spec, trace)
+            make = partial(request, post, arrival, spec, trace)
+            headers, body = make() if arrival.size <= LARGE_BYTES else await asyncio.to_thread(make)
             answer = await context.sender.post(
                 post.url,
                 headers,

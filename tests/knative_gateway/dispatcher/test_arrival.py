@@ -1,6 +1,7 @@
 """A stored event as its receivers see it."""
 
 import json
+import threading
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +17,9 @@ from event_formats.attributes import text_of
 from event_formats.errors import EventFormatError
 from event_formats.event import CloudEvent
 from event_formats.http_binding import events_from_http, from_http
+from event_formats.json_format import write_event
 from knative_gateway.dispatcher import arrival as arrival_module
-from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.arrival import LARGE_BYTES, Arrival, read_arrival
 from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ports import Delivery, Stored
@@ -227,3 +229,45 @@ async def test_headers_of_the_sender_s_request_go_with_its_event() -> None:
         for got in server.got:
             headers = {name.lower(): value for name, value in got.headers.items()}
             assert (headers["x-request-id"], headers["knative-x"]) == ("r", "y")
+
+
+class Threads:
+    """The names of the threads in which a function was called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        self.names: set[str] = set()
+        call = getattr(owner, name)
+
+        def noted(*values: Any, **more: Any) -> Any:
+            self.names.add(threading.current_thread().name.partition("_")[0])
+            return call(*values, **more)
+
+        monkeypatch.setattr(owner, name, noted)
+
+
+LARGE = json.dumps([1] * LARGE_BYTES).encode()
+
+
+@pytest.mark.parametrize("is_structured", [True, False])
+async def test_a_thread_decodes_large_messages_of_others(
+    monkeypatch: pytest.MonkeyPatch, *, is_structured: bool
+) -> None:
+    threads = Threads(monkeypatch, arrival_module, "decode")
+    made = event("1", data=LARGE, datacontenttype="application/json")
+    structured = Event(write_event(made), content_type="application/cloudevents+json; charset=utf-8")
+    message = structured.encode() if is_structured else encode(made)
+    arrival = await read_arrival(Stored(0, "0000000000000001", 5, message), "0000000000000000")
+    assert arrival.event is not None
+    assert arrival.event.data == LARGE
+    assert threads.names == ({"asyncio"} if is_structured else set()), "the ingress writes the other layout"
+
+
+async def test_a_thread_writes_large_events_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their data is checked, because data that only claims to be JSON would break the whole event."""
+    threads = Threads(monkeypatch, arrival_module, "to_http")
+    async with SubscriberServer() as server, Rig() as rig:
+        await rig.serve(subscriber("a", server.url(), delivery=Delivery(structured=True)))
+        await rig.send(event("1", data=LARGE, datacontenttype="application/json"))
+        [got] = await server.wait(1)
+    assert json.loads(got.body)["data"] == json.loads(LARGE)
+    assert threads.names == {"asyncio"}

@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
 
 from event_formats.amqp_binding import decode, passed_on
 from knative_gateway.errors import ForbiddenError, OverloadedError, UnauthenticatedError, UnavailableError
+from knative_gateway.ingress import app as ingress_app
 from knative_gateway.ingress.app import EVENTS_A_TURN, Ingress, IngressLimits
 from knative_gateway.ports import Route
 from knative_gateway.security.access import Gate, Identity, Rule
@@ -380,3 +382,39 @@ async def test_the_rest_of_a_batch_is_not_stored_when_its_request_ends(
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(log.messages(BROKER.log)) == stored < 10 * EVENTS_A_TURN
+
+
+@pytest.mark.parametrize("in_batch", [True, False])
+async def test_a_large_event_is_parsed_in_turns(
+    log: MemoryEventLog, monkeypatch: pytest.MonkeyPatch, *, in_batch: bool
+) -> None:
+    """A call of the library's parser takes 140 ms for a million bytes of numbers."""
+    data = json.dumps([1] * 100_000).encode()
+    event = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":%b}' % data
+    app = Ingress(log)
+    app.use(routes(BROKER))
+    turns, turn = 0, app._turns.turn
+
+    async def counted() -> None:
+        nonlocal turns
+        turns += 1
+        await turn()
+
+    monkeypatch.setattr(app._turns, "turn", counted)
+    monkeypatch.setattr(ingress_app, "STEP_S", 0.0)
+    answered = await ask(
+        app, headers=BATCH if in_batch else STRUCTURED, body=b"[%b]" % event if in_batch else event
+    )
+    assert answered is not None
+    assert answered.status == 202
+    assert decode(log.messages(BROKER.log)[0]).data == data
+    assert turns > 20
+
+
+async def test_a_large_event_that_is_not_valid_is_refused(log: MemoryEventLog) -> None:
+    app = Ingress(log)
+    app.use(routes(BROKER))
+    event = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":[%b1 2]}' % (b"1," * 50_000)
+    answered = await ask(app, headers=STRUCTURED, body=event)
+    assert answered is not None
+    assert (answered.status, b"expecting ','" in answered.body) == (400, True)

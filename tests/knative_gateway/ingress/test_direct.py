@@ -140,6 +140,18 @@ async def test_structured_events_come_this_way_too(
     assert app.long == 0
 
 
+async def test_a_large_structured_event_takes_the_general_path(
+    client: Client, log: MemoryEventLog, app: Counting
+) -> None:
+    """It is parsed in turns there."""
+    data = b"[" + b"1," * 20_000 + b"1]"
+    event = EVENT.replace(b'{"a": 1}', data)
+    client[1].write(request(event, (("content-type", "application/cloudevents+json"),)))
+    assert (await response(client))[0] == 202
+    assert decode(log.messages(BROKER.log)[0]).data == data
+    assert app.long == 1
+
+
 async def test_a_request_in_many_pieces_is_one(client: Client, log: MemoryEventLog) -> None:
     sent = request(b"x" * 70_000)
     for at in range(0, len(sent), 997):
