@@ -6,7 +6,7 @@ snapshot. A committed write is on the disk.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.util import await_only
 
 from knative_gateway.errors import ConfigError, UnavailableError
 from knative_gateway.store.engines import Engine, PostgresqlEngine, SqliteEngine, Work
@@ -83,6 +84,13 @@ class Database:
         """
         with _translated():
             return await self._engine.read(work)
+
+    def compute(self, work: Callable[[], T]) -> T:
+        """Return the result of long work, as a part of the work of `read` or `write`.
+
+        With PostgreSQL, a thread does it: the work of `read` and `write` occupies the event loop.
+        """
+        return await_only(asyncio.to_thread(work)) if self.postgresql else work()
 
     async def write(self, work: Work[T], *, together: bool = False) -> T:
         """Carry out work in a transaction, and commit it. An exception rolls it back.

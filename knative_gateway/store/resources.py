@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, s
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
-from knative_gateway.resources.documents.large import INLINE_CHARACTERS
+from knative_gateway.resources.documents.large import INLINE_CHARACTERS, is_large
 from knative_gateway.store.database import Database
 from knative_gateway.store.decoded import Decoded
 from knative_gateway.store.documents import read, written
@@ -124,7 +124,7 @@ class SqlResources:
         for row in connection.execute(select(*columns).where(wanted)):
             key = Key(group, kind, row.namespace, row.name)
             if key in among:
-                found[key] = read(row.document)
+                found[key] = self._read(row.document)
                 self._decoded.keep(key, row.version, found[key], len(row.document))
         return found
 
@@ -225,8 +225,8 @@ class SqlResources:
         """Write within a transaction that holds the lock. `row`: the stored object; None if it does not
         exist.
         """
-        stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
-        document = written(stored)
+        stored = _versioned(self._read(row.document) if object_ is None and row else object_ or {}, version)
+        document = self._database.compute(partial(written, stored)) if is_large(stored) else written(stored)
         if object_ is None:
             connection.execute(_REMOVE, _key(key))
         elif row is None:
@@ -249,6 +249,11 @@ class SqlResources:
             # change.
             connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
         return stored
+
+    def _read(self, document: str) -> Mapping[str, object]:
+        """Decode a document within the work of the database."""
+        is_small = len(document) <= INLINE_CHARACTERS
+        return read(document) if is_small else self._database.compute(partial(read, document))
 
     def _too_much(self, connection: Connection) -> int:
         """Return the version up to which changes must be removed for `CHANGES_CHARACTERS_MAX`; 0:

@@ -4,12 +4,15 @@ Each on SQLite and on PostgreSQL.
 """
 
 import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key
-from knative_gateway.store import Store
+from knative_gateway.store import Store, open_store, resources
 from tests.knative_gateway.store.counting import counted
 
 TRIGGERS = ("eventing.knative.dev", "Trigger")
@@ -223,3 +226,26 @@ async def test_a_burst_of_writes_costs_few_commits(store: Store) -> None:
         (4, "c"),
     ]
     assert (await store.resources.list(*TRIGGERS))[0] == 4
+
+
+async def test_threads_encode_and_decode_large_objects(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PostgreSQL, the rest of the work is done on the event loop."""
+    threads = set[int]()
+    for name in ("read", "written"):
+        call = getattr(resources, name)
+
+        def noted(document: Any, *, call: Callable[[Any], Any] = call) -> Any:
+            threads.add(threading.get_ident())
+            return call(document)
+
+        monkeypatch.setattr(resources, name, noted)
+    large = made("a", data={f"k{number}": "x" for number in range(1_000)})
+    async with open_store(url) as store:
+        await store.resources.write(key("a"), large, expected_version=0)
+        await store.resources.update({key("b"): (large, 0)})
+    async with open_store(url) as store:
+        assert [each["data"] for each in (await store.resources.list(*TRIGGERS))[1]] == [large["data"]] * 2
+        await store.resources.write(key("a"), None, expected_version=None)
+        await store.resources.remove({key("b"): None})
+    assert threads
+    assert threading.get_ident() not in threads
