@@ -20,28 +20,28 @@ millisecond.
 _write: Final[Callable[[object], str]] = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def is_large(document: object) -> bool:
-    """Return whether a document has more than `PIECE_VALUES` values or `PIECE_CHARACTERS` characters."""
-    waiting, values, characters = [document], PIECE_VALUES, PIECE_CHARACTERS
+def is_large(
+    document: object, *, values_max: int = PIECE_VALUES, characters_max: int = PIECE_CHARACTERS
+) -> bool:
+    """Return whether a document has more values, or more characters of texts, than these numbers."""
+    waiting, values, characters = [document], values_max, characters_max
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
             characters -= len(value)
-            if characters < 0:
-                return True
         elif isinstance(value, dict):
             values -= len(value)
-            if values < 0:
-                return True
-            waiting += value.values()
-            for name in value:
-                characters -= len(name)
+            if values >= 0:
+                waiting += value.values()
+                for name in value:
+                    characters -= len(name)
         elif isinstance(value, list | tuple):
             values -= len(value)
-            if values < 0:
-                return True
-            waiting += value
-    return characters < 0
+            if values >= 0:
+                waiting += value
+        if values < 0 or characters < 0:
+            return True
+    return False
 
 
 def json_pieces(document: object) -> Iterator[str]:
@@ -53,39 +53,30 @@ def json_pieces(document: object) -> Iterator[str]:
         for start in range(0, len(document), PIECE_CHARACTERS):
             yield _write(document[start : start + PIECE_CHARACTERS])[1:-1]
         yield '"'
-    elif isinstance(document, dict):
-        yield from _object_pieces(document)
     else:
-        assert isinstance(document, list | tuple)
-        yield from _list_pieces(document)
+        assert isinstance(document, dict | list | tuple)
+        yield from _members(document)
 
 
-def _object_pieces(document: dict[str, object]) -> Iterator[str]:
-    members, start = iter(document.items()), "{"
-    while part := dict(islice(members, PIECE_VALUES)):
-        if is_large(part):
-            for name, value in part.items():
-                yield f"{start}{_write(name)}:"
-                start = ","
-                yield from json_pieces(value)
-        else:
-            yield start + _write(part)[1:-1]
+def _members(document: dict[str, object] | Sequence[object]) -> Iterator[str]:
+    """Yield the JSON text of an object or a list, whose members are encoded together as far as they are
+    small.
+    """
+    is_object = isinstance(document, dict)
+    members: Iterator[Any] = iter(document.items() if isinstance(document, dict) else document)
+    start, end = "{}" if is_object else "[]"
+    while part := list(islice(members, PIECE_VALUES)):
+        together = dict(part) if is_object else part
+        if not is_large(together):
+            yield start + _write(together)[1:-1]
             start = ","
-    yield "}"
-
-
-def _list_pieces(document: Sequence[object]) -> Iterator[str]:
-    items, start = iter(document), "["
-    while part := list(islice(items, PIECE_VALUES)):
-        if is_large(part):
-            for value in part:
-                yield start
-                start = ","
-                yield from json_pieces(value)
-        else:
-            yield start + _write(part)[1:-1]
+            continue
+        for member in part:
+            name, value = member if is_object else ("", member)
+            yield f"{start}{_write(name)}:" if is_object else start
             start = ","
-    yield "]"
+            yield from json_pieces(value)
+    yield end
 
 
 def read_large(text: str, **hooks: Any) -> Any:
