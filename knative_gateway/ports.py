@@ -182,7 +182,7 @@ class Change:
     """One change in the watch feed. `type`: ADDED, MODIFIED or DELETED.
 
     `object`: the object at `version`; for DELETED, the object before its deletion. `previous`: the object
-    before the change; None for ADDED.
+    before the change; None for ADDED. `characters`: of the JSON text of both.
     """
 
     type: str
@@ -190,6 +190,7 @@ class Change:
     key: Key
     object: Mapping[str, object]
     previous: Document | None = None
+    characters: int = 0
 
 
 class ResourceStore(Protocol):

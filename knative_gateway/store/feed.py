@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from sqlalchemy import Connection, Row, bindparam, select
@@ -34,6 +34,12 @@ TAIL_CHARACTERS_MAX: Final = 64 << 20
 """Characters of the documents of these changes."""
 BATCH: Final = 100
 """Changes read at once."""
+PAST_CHARACTERS: Final = 16 << 10
+"""Characters of the documents that a watch reads at once from the table, except of a single change. It holds
+those that its client has not read yet.
+"""
+NEWEST_CHARACTERS: Final = 8 << 20
+"""The same, of the reader for all watches."""
 POLL_S: Final = 2.0
 _AGAIN_S: Final = 1.0
 CLOSE_S: Final = 5.0
@@ -46,8 +52,11 @@ _NEXT: Final = (
     select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
 )
 
+_STREAMED: Final = {"stream_results": True, "max_row_buffer": 4}
+
 _log: Final = structlog.get_logger("knative_gateway.store")
-Rows = list[Row[tuple[object, ...]]]
+ChangeRow: TypeAlias = Row[tuple[object, ...]]
+Rows: TypeAlias = list[ChangeRow]
 
 
 class Feed:
@@ -71,8 +80,8 @@ class Feed:
         self._supervisor: Final = tasks or Supervisor()
         self._reach = 0
         """The tail contains all changes after this version, up to `_newest`."""
-        self._sizes: Final[deque[int]] = deque()
         self._size = 0
+        """Characters of the changes in the tail."""
         self._newest = 0
         self._wake: Final = asyncio.Event()
         self._waking: Final = Waking()
@@ -119,39 +128,55 @@ class Feed:
             raise GoneError(message)
         position = after
         while not self._closed:
+            # While its caller is busy, a watch holds its position and a few small rows. A thousand slow
+            # watches would otherwise hold a thousand different parts of the past.
             if position < self._reach:
                 rows, position = await self._past(position)
-                for row in rows:
+                while rows:
                     # Decoded one by one, because a document has up to 1.5 MB.
-                    if _matches(_key(row), group, kind):
-                        [change] = await _changes([row])
-                        yield change
+                    changes = await _changes([rows.popleft()], group, kind)
+                    while changes:
+                        yield changes.pop()
             elif position < self._newest:
-                # Each watch has its own position in the shared tail, so a slow watch costs no memory.
-                start = bisect_right(self._tail, position, key=lambda change: change.version)
-                changes = [
-                    change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)
-                ]
-                position = self._newest
-                for change in changes:
-                    yield change
+                changes = self._next(position, group, kind)
+                position = changes[0].version if changes else self._newest
+                while changes:
+                    yield changes.pop()
             else:
                 await self._waking.wait(in_turns=in_turns)
 
-    async def _past(self, after: int) -> tuple[Rows, int]:
+    def _next(self, after: int, group: str, kind: str) -> list[Change]:
+        """The next change of the tail that matches, if there is one."""
+        start = bisect_right(self._tail, after, key=lambda change: change.version)
+        matching = (change for change in islice(self._tail, start, None) if _matches(change.key, group, kind))
+        return list(islice(matching, 1))
+
+    async def _past(self, after: int) -> tuple[deque[ChangeRow], int]:
         """Return changes from the table, and the last version that they include."""
-        rows, trimmed = await self._read(after)
+        rows, trimmed = await self._read(after, PAST_CHARACTERS)
         if after < trimmed:
             message = f"too old resource version: {after} ({trimmed})"
             raise GoneError(message)
-        return rows, rows[-1].version if rows else self._reach
+        return deque(rows), rows[-1].version if rows else self._reach
 
-    async def _read(self, after: int) -> tuple[Rows, int]:
-        """Return the next changes, and the version up to which changes were removed."""
+    async def _read(self, after: int, characters_max: int) -> tuple[Rows, int]:
+        """Return the next changes, and the version up to which changes were removed.
+
+        `characters_max`: of the documents, except of a single change.
+        """
 
         def read_(connection: Connection) -> tuple[Rows, int]:
             trimmed = connection.execute(_TRIMMED).scalar_one()
-            return list(connection.execute(_NEXT, {"after": after}).all()), trimmed
+            rows: Rows = []
+            characters = 0
+            # A result that is not streamed is in memory as a whole, with PostgreSQL: up to 300 MB.
+            with connection.execute(_NEXT, {"after": after}, execution_options=_STREAMED) as result:
+                for row in result:
+                    characters += _size(row)
+                    if rows and characters > characters_max:
+                        break
+                    rows.append(row)
+            return rows, trimmed
 
         return await self._database.read(read_)
 
@@ -171,31 +196,30 @@ class Feed:
 
     async def _catch_up(self) -> None:
         while True:
-            rows, trimmed = await self._read(self._newest)
+            rows, trimmed = await self._read(self._newest, NEWEST_CHARACTERS)
             if self._newest < trimmed:
                 # Changes were removed while the database was not available. Watches get GoneError from the
                 # table.
                 self._tail.clear()
-                self._sizes.clear()
                 self._size = 0
                 self._reach = self._newest = trimmed
                 self._waking.wake()
                 continue
             if not rows:
                 return
-            for row, change in zip(rows, await _changes(rows), strict=True):
-                self._remember(change, _size(row))
+            for change in await _changes(rows):
+                self._remember(change)
             self._newest = rows[-1].version
             self._waking.wake()
 
-    def _remember(self, change: Change, size: int) -> None:
+    def _remember(self, change: Change) -> None:
         self._tail.append(change)
-        self._sizes.append(size)
-        self._size += size
+        self._size += change.characters
         while len(self._tail) > self._tail_max or (self._size > TAIL_CHARACTERS_MAX and len(self._tail) > 1):
             # From here on, watches that are further behind read the table.
-            self._reach = self._tail.popleft().version
-            self._size -= self._sizes.popleft()
+            removed = self._tail.popleft()
+            self._reach = removed.version
+            self._size -= removed.characters
 
     def _noticed(self, *_notice: object) -> None:
         self._wake.set()
@@ -239,7 +263,7 @@ def _set(event: asyncio.Event, _by: object) -> None:
     event.set()
 
 
-def _key(row: Row[tuple[object, ...]]) -> Key:
+def _key(row: ChangeRow) -> Key:
     return Key(row.api_group, row.kind, row.namespace, row.name)
 
 
@@ -247,17 +271,18 @@ def _matches(key: Key, group: str, kind: str) -> bool:
     return not kind or (key.kind == kind and key.group == group)
 
 
-def _size(row: Row[tuple[object, ...]]) -> int:
+def _size(row: ChangeRow) -> int:
     return len(row.document) + len(row.previous or "")
 
 
-async def _changes(rows: Rows) -> list[Change]:
-    """The changes in these rows. A thread decodes them if that takes long."""
-    if sum(map(_size, rows)) <= INLINE_CHARACTERS:
-        return list(map(_change, rows))
-    return await asyncio.to_thread(list, map(_change, rows))
+async def _changes(rows: Rows, group: str = "", kind: str = "") -> list[Change]:
+    """The changes in these rows that match. A thread decodes them if that takes long."""
+    matching = [row for row in rows if _matches(_key(row), group, kind)]
+    if sum(map(_size, matching)) <= INLINE_CHARACTERS:
+        return list(map(_change, matching))
+    return await asyncio.to_thread(list, map(_change, matching))
 
 
-def _change(row: Row[tuple[object, ...]]) -> Change:
+def _change(row: ChangeRow) -> Change:
     previous = None if row.previous is None else read(row.previous)
-    return Change(row.type, row.version, _key(row), read(row.document), previous)
+    return Change(row.type, row.version, _key(row), read(row.document), previous, _size(row))

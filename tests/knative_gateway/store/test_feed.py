@@ -209,3 +209,31 @@ async def test_the_store_works_again_after_all_connections_were_lost(
         await one.resources.write(key("b"), {}, expected_version=0)
         assert [change.version for change in await take(watch, 1)] == [3]
         assert (await other.resources.list(GROUP, "Trigger"))[0] == 3
+
+
+async def test_a_watch_that_is_far_behind_reads_few_large_changes_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds them until its client has read them."""
+    monkeypatch.setattr(feed, "PAST_CHARACTERS", 2_500)
+    async with open_store(url) as store:
+        for number in range(12):
+            large = {"text": "x" * (1_000 if number % 4 else 5_000)}
+            await store.resources.write(key(str(number)), large, expected_version=None)
+    database = Database(url)
+    made = feed.Feed(database)
+    past, sizes, read_past = list[int](), list[list[int]](), made._past
+
+    async def noted(after: int) -> object:
+        rows, position = await read_past(after)
+        sizes.append([len(row.document) for row in rows])
+        past.extend(row.version for row in rows)
+        return rows, position
+
+    monkeypatch.setattr(made, "_past", noted)
+    await made.start()
+    await take(made.watch("", "", 1), 12)
+    await made.close()
+    await database.close()
+    assert past == list(range(2, 14))
+    assert [len(each) for each in sizes] == [1, 2, 1] * 3
