@@ -17,6 +17,7 @@ from knative_gateway.http.patience import Late, Patience
 from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
 from knative_gateway.http.responses import RETRY_LATER, Header, text
 from knative_gateway.http.service import Service
+from knative_gateway.http.unread import Unread
 from service_parts.networks import network_of
 
 WAITING_MAX: Final = 8
@@ -62,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._dropped_bytes = 0
         self._can_write: asyncio.Event | None = None
         """Set when writing may continue; None while the transport accepts data."""
+        self._unread: Unread | None = None
         self._patience: Final = Patience()
         self.held = 0
         """Bytes of requests without an answer. Requests of one small block are not counted."""
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._count()
         if self._can_write is not None:
             self._can_write.set()
+        self.shared.unread.remove(self._unread)
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, or queue it while reading must pause."""
@@ -141,7 +144,10 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its answers."""
         self._can_write = asyncio.Event()
-        self._patience.stall(self.shared.clock())
+        now = self.shared.clock()
+        self._patience.stall(now)
+        unread = Unread(self.network, self._transport.get_write_buffer_size(), now, self._transport.abort)
+        self._unread = self.shared.unread.add(unread)
         self._pace()
 
     def resume_writing(self) -> None:
@@ -149,6 +155,7 @@ class Connection(asyncio.Protocol):
         if self._can_write is not None:
             self._can_write.set()
             self._can_write = None
+        self.shared.unread.remove(self._unread)
         self._advance()
         self._go_on()
 
@@ -418,7 +425,7 @@ class Connection(asyncio.Protocol):
             self._refusal = text(status, words, (*self.shared.headers, *headers))
         if exchange is not None and exchange in self._queue:
             self._queue.remove(exchange)
-            _lose(exchange)
+            exchange.lose()
         self._advance()
 
     def _close(self, *, lingers: bool) -> None:
@@ -446,12 +453,4 @@ class Connection(asyncio.Protocol):
     def _lose_all(self) -> None:
         self._left = b""
         while self._queue:
-            _lose(self._queue.popleft())
-
-
-def _lose(exchange: Exchange) -> None:
-    """Report to the handler that the client has disconnected."""
-    exchange.is_lost = True
-    handler, exchange.handler = exchange.handler, None
-    if handler is not None and not exchange.is_answered:
-        handler.lost()
+            self._queue.popleft().lose()

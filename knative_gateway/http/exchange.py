@@ -176,6 +176,13 @@ class Exchange:
             self.keep_alive = not close
             self.connection.answered(self)
 
+    def lose(self) -> None:
+        """Report to the handler that the client has disconnected."""
+        self.is_lost = True
+        handler, self.handler = self.handler, None
+        if handler is not None and not self.is_answered:
+            handler.lost()
+
     def cut(self) -> None:
         """Close the connection, because the answer has begun and cannot be completed."""
         if not self.is_lost:

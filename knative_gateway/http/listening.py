@@ -34,7 +34,9 @@ HELD_BYTES_MIN: Final = 8 << 20
 the API, with what was read ahead, must have room.
 """
 SHED_REPORT_S: Final = 10.0
-"""The shortest time between two log lines about requests that were refused because of the bytes held."""
+"""The shortest time between two log lines about the requests that were refused, and the clients that were
+disconnected, because of the bytes held.
+"""
 _TICK_S: Final = 1.0
 LOOKS_AT_ONCE: Final = 200
 """Connections whose time limits are checked in one iteration of the event loop."""
@@ -84,6 +86,7 @@ class HttpServer:
             held_max=max(limits.pending, limits.body + HELD_BYTES_MIN),
         )
         self._shed = 0
+        self._cut = 0
         self._shed_reported_s = -SHED_REPORT_S
 
     async def open(self, listener: Listener) -> None:
@@ -192,10 +195,14 @@ class HttpServer:
                 await asyncio.sleep(0)  # 5,000 of them at once would delay events by 10 ms
 
     def _report_shed(self, now: float) -> None:
-        holdings = self._service.holdings
-        if holdings.shed_count > self._shed and now >= self._shed_reported_s + SHED_REPORT_S:
-            log.warning("requests_refused", count=holdings.shed_count - self._shed, bytes=holdings.bytes)
-            self._shed, self._shed_reported_s = holdings.shed_count, now
+        holdings, unread = self._service.holdings, self._service.unread
+        shed, cut = holdings.shed_count - self._shed, unread.cut_count - self._cut
+        if (shed or cut) and now >= self._shed_reported_s + SHED_REPORT_S:
+            if shed:
+                log.warning("requests_refused", count=shed, bytes=holdings.bytes)
+            if cut:
+                log.warning("slow_clients_disconnected", count=cut, bytes=unread.bytes)
+            self._shed, self._cut, self._shed_reported_s = holdings.shed_count, unread.cut_count, now
 
 
 async def serve_http(

@@ -6,7 +6,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.exchange import Exchange, Handler, Shared
 from knative_gateway.http.holding import Holder, Holdings
+from knative_gateway.http.unread import UnreadAnswers
 from service_parts.networks import Crowds
+
+UNREAD_BYTES_MAX: Final = 256 << 20
 
 
 class Member(Holder, Protocol):
@@ -30,8 +33,11 @@ class Service(Shared, Generic[M]):
         *,
         connections_max: int,
         held_max: int,
+        unread_max: int = UNREAD_BYTES_MAX,
     ) -> None:
-        """`held_max`: bytes of unanswered requests that all connections may hold together."""
+        """What all connections may hold together: `held_max` bytes of unanswered requests, and `unread_max`
+        bytes of answers that their clients do not read.
+        """
         super().__init__()
         self.handler: Final = handler
         self.clock: Final = clock
@@ -39,6 +45,7 @@ class Service(Shared, Generic[M]):
         self.connections_max: Final = connections_max
         self.connections: Final[set[M]] = set()
         self.holdings: Final = Holdings[M](held_max)
+        self.unread: Final = UnreadAnswers(unread_max)
         self._waiting: Final[Crowds[M]] = Crowds()
         """Connections without a request that is being answered, as they were at the last `make_room`."""
         self._changed: Final[dict[M, bool]] = {}

@@ -91,6 +91,7 @@ class Wire:
         *,
         connections_max: int = 10,
         held_max: int = 1 << 30,
+        unread_max: int = 1 << 30,
     ) -> None:
         self.now = 100.0
         self.transport = Transport()
@@ -104,6 +105,7 @@ class Wire:
             Backlog(self.due.append),
             connections_max=connections_max,
             held_max=held_max,
+            unread_max=unread_max,
         )
         self.connection = Connection(self.service)
         self.connection.connection_made(self.transport)
