@@ -21,6 +21,10 @@ class Shares:
         self._waiting: Final[dict[Hashable, deque[asyncio.Future[None]]]] = {}
         """The calls that wait, by key. The key that got or gave back a place last is the last."""
 
+    def is_free(self, key: Hashable) -> bool:
+        """Whether `place` returns at once for this key."""
+        return self._free > 0 and self._held.get(key, 0) < self._most_of_one and key not in self._waiting
+
     @asynccontextmanager
     async def place(self, key: Hashable) -> AsyncIterator[None]:
         """Wait for a place, and hold it within the context."""

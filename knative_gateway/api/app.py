@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import structlog
@@ -13,7 +14,15 @@ from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
 from knative_gateway.api.describing.documents import Documents
-from knative_gateway.api.handlers import ApiSettings, Handlers, answer, answered, not_allowed, nowhere
+from knative_gateway.api.handlers import (
+    HOLDS,
+    ApiSettings,
+    Handlers,
+    answer,
+    answered,
+    not_allowed,
+    nowhere,
+)
 from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects, Removed
 from knative_gateway.api.stepping import Callers, ClientLeftError
 from knative_gateway.api.targets import target
@@ -87,13 +96,14 @@ class Api:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request. Every error becomes a Status."""
         request = Request(scope, receive)
-        try:
-            response = await self._answer(request)
-        except (ClientDisconnect, ClientLeftError):
-            return
-        except Exception as error:  # noqa: BLE001  # the outermost handler: every error becomes a Status
-            response = await _refusal(error, request)
-        await response(scope, receive, send)
+        async with AsyncExitStack() as scope[HOLDS]:
+            try:
+                response = await self._answer(request)
+            except (ClientDisconnect, ClientLeftError):
+                return
+            except Exception as error:  # noqa: BLE001  the outermost handler: every error becomes a Status
+                response = await _refusal(error, request)
+            await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
         meant = target(request.scope["path"])

@@ -14,10 +14,10 @@ from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
 from knative_gateway.api.listing import list_text, object_document, objects_text, page, selector
 from knative_gateway.api.negotiation import form
 from knative_gateway.api.objects import Namespaces, Objects, Written
-from knative_gateway.api.stepping import filtered, json_text
+from knative_gateway.api.stepping import caller_key, filtered, json_text
 from knative_gateway.api.targets import STATUS, Target
-from knative_gateway.api.watching import events, watch_of
-from knative_gateway.http.turns import Turns
+from knative_gateway.api.watching import Client, Watches, watch_of
+from knative_gateway.http.asgi import CUT
 from knative_gateway.ports import ResourceStore
 from knative_gateway.resources import admission
 from knative_gateway.resources.defaults import Defaults
@@ -26,6 +26,7 @@ from knative_gateway.resources.objects import Object, name_of, namespace_of, tex
 from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import Because, Cause, StatusError, invalid
 from knative_gateway.security.access import Access
+from service_parts.shares import Shares
 
 BODY_BYTES_MAX: Final = 3 << 20
 WARNING_CHARACTERS_MAX: Final = 256
@@ -34,6 +35,12 @@ WARNINGS_CHARACTERS_MAX: Final = 4096
 WATCHES_MAX: Final = 1_000
 """Open watches. Each change is compared with each of them, so their number limits the cost of a write."""
 WATCHES_RETRY_S: Final = 5
+REQUESTS_MAX: Final = 64
+"""Requests for one object that are carried out at a time, when their bodies have arrived. Others wait."""
+LISTS_MAX: Final = 8
+"""Lists that are read and written at a time: each may take hundreds of megabytes."""
+HOLDS: Final = "knative_gateway.holds"
+"""Key in the scope of a request; the value is an `AsyncExitStack` that ends when the answer is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +65,14 @@ class Handlers:
         now_ms: Callable[[], int],
     ) -> None:
         self._objects: Final = objects
-        self._store: Final = store
         self._actions: Final = actions
         self._settings: Final = settings
         self._now_ms: Final = now_ms
         self.closing: Final = asyncio.Event()
-        self._watches = 0
-        self._turns: Final = Turns()
-        """Of the watches."""
+        self._watches: Final = Watches(objects, store, self.closing, now_ms=now_ms)
+        self._watches_open = 0
+        self._places: Final = Shares(REQUESTS_MAX)
+        self._lists: Final = Shares(LISTS_MAX)
 
     async def answer(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         """Answer a request for a kind that is served.
@@ -111,11 +118,7 @@ class Handlers:
             ):
                 return self._watch(request, target, kind, access)
             case "GET":
-                wanted = form(request.headers.get("accept", ""))
-                found = await self._objects.get(kind, target.namespace, target.name)
-                return await answer(
-                    object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request))
-                )
+                return await self._get(request, target, kind)
             case "PUT":
                 return await self._replace(request, target, kind, access)
             case "PATCH":
@@ -130,38 +133,44 @@ class Handlers:
 
     async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
+        await self._place(request, self._lists)
         part = await page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
         return answered(await list_text(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
+
+    async def _get(self, request: Request, target: Target, kind: Kind) -> Response:
+        wanted = form(request.headers.get("accept", ""))
+        await self._place(request, self._places)
+        found = await self._objects.get(kind, target.namespace, target.name)
+        return await answer(
+            object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request))
+        )
+
+    async def _place(self, request: Request, places: Shares) -> None:
+        """Wait for a place. The request holds it until its answer is sent: a thousand requests that wait for
+        their turns would hold a thousand objects.
+        """
+        await request.scope[HOLDS].enter_async_context(places.place(caller_key()))
 
     def _watch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         wanted = form(request.headers.get("accept", ""))
         watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
         # Refused before the answer begins, because a status cannot be sent in the middle of a stream.
-        if self._watches >= WATCHES_MAX:
+        if self._watches_open >= WATCHES_MAX:
             words = f"the limit of {WATCHES_MAX} watches is reached, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
-        stream = events(
-            watch,
-            self._objects,
-            self._store,
-            self.closing,
-            now_ms=self._now_ms,
-            allowed=access.may_read,
-            turns=self._turns,
-        )
+        cut = request.scope.get("state", {}).get(CUT, _goes_on)
+        stream = self._watches.lines(watch, Client(caller_key(), access.may_read, cut))
 
         async def lines() -> AsyncIterator[bytes]:
             # Counted when the stream begins and not when it is asked for: a client that leaves in between
             # would never be subtracted.
-            self._watches += 1
+            self._watches_open += 1
             try:
-                async with aclosing(stream) as changes:
-                    async for event in changes:
-                        # A request takes turns until its answer begins. Here a thousand watches may have the
-                        # same large object.
-                        yield await json_text(event, self._turns.turn) + b"\n"
+                async with aclosing(stream) as pieces:
+                    async for piece in pieces:
+                        yield piece
             finally:
-                self._watches -= 1
+                self._watches_open -= 1
 
         return StreamingResponse(
             lines(), media_type="application/json", headers={"cache-control": "no-cache, private"}
@@ -254,7 +263,9 @@ class Handlers:
         raise not_allowed()
 
     async def _body(self, request: Request) -> object:
-        return await reading.body(request, self._settings.body_bytes_max)
+        body = await reading.body(request, self._settings.body_bytes_max)
+        await self._place(request, self._places)
+        return body
 
     def _admission_request(
         self, request: Request, target: Target, kind: Kind, access: Access, *, plain: bool = False
@@ -290,6 +301,10 @@ class Handlers:
             escaped = shown.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.append("warning", f'299 - "{escaped}"')
         return response
+
+
+def _goes_on() -> None:
+    """The connection of a request that came without a listener stays."""
 
 
 async def answer(document: object, code: int = 200) -> Response:

@@ -83,6 +83,12 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await caller.callers.served(caller, work)
 
 
+def caller_key() -> Hashable:
+    """Return for whom this task works; None: for the gateway."""
+    caller = _caller.get()
+    return None if caller is None else caller.key
+
+
 class ClientLeftError(Exception):
     """The client that asked for the work has left."""
 

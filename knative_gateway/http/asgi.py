@@ -16,6 +16,8 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 HAS_LEFT: Final = "has_left"
 """In the `state` of a scope: a function that returns whether the client has disconnected."""
+CUT: Final = "cut"
+"""In the `state` of a scope: a function that closes the connection before the answer is complete."""
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _VERSIONS: Final = {"version": "3.0", "spec_version": "2.3"}
 
@@ -78,7 +80,7 @@ class AsgiHandler:
             "raw_path": target.path,
             "query_string": target.query or b"",
             "headers": exchange.headers,
-            "state": {HAS_LEFT: lambda: exchange.is_lost},
+            "state": {HAS_LEFT: lambda: exchange.is_lost, CUT: exchange.cut},
         }
 
     async def _run(self, scope: Message) -> None:

@@ -102,3 +102,18 @@ async def test_a_turn_that_comes_while_its_owner_is_cancelled_is_not_lost() -> N
             await waiting
     async with asyncio.timeout(60), shares.place("c"):
         pass
+
+
+async def test_a_place_is_free_if_nobody_need_wait_for_it() -> None:
+    crowd = Crowd(4)
+    assert crowd.shares.is_free("a")
+    await crowd.come("a", 2)
+    assert not crowd.shares.is_free("a"), "a user holds at most half"
+    assert crowd.shares.is_free("b")
+    await crowd.come("b")
+    await crowd.come("c")
+    assert not crowd.shares.is_free("b")
+    await crowd.let_go("c")
+    assert crowd.shares.is_free("b")
+    await crowd.end()
+    assert crowd.shares.is_free("a")

@@ -90,7 +90,7 @@ async def watching(
     api: Api, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
 ) -> AsyncIterator[AsyncIterator[Any]]:
     """The events of a watch until the end of the block, when the client leaves."""
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
     gone = asyncio.Event()
 
     async def receive() -> Any:
@@ -99,15 +99,19 @@ async def watching(
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body" and message.get("body"):
-            lines.put_nowait(message["body"])
+            pieces.put_nowait(message["body"])
 
     async def serve() -> None:
         await api(_scope("GET", path, {"watch": "true", **(query or {})}, headers or {}), receive, send)
-        lines.put_nowait(None)
+        pieces.put_nowait(None)
 
     async def events() -> AsyncIterator[Any]:
-        while (line := await asyncio.wait_for(lines.get(), 60)) is not None:
-            yield json.loads(line)
+        line = b""
+        while (piece := await asyncio.wait_for(pieces.get(), 60)) is not None:
+            line += piece
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+                line = b""
 
     task = asyncio.create_task(serve())
     try:

@@ -1,10 +1,11 @@
 """Verbs on objects and collections, as the Kubernetes API has them."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from knative_gateway.api import Api, ApiSettings, Namespaces
+from knative_gateway.api import Api, ApiSettings, Namespaces, handlers
 from knative_gateway.api.handlers import BODY_BYTES_MAX
 from knative_gateway.api.reading import YAML_BYTES_MAX
 from knative_gateway.store import Store
@@ -403,3 +404,34 @@ async def test_an_object_has_a_size(api: Api) -> None:
         {"op": "copy", "from": "/data", "path": "/data/c/d"}
     ] * 9
     assert (await call(api, "PATCH", f"{CONFIG_MAPS}/a", copies, headers=JSON_PATCH)).code == 413
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE", "LIST"])
+async def test_few_requests_hold_objects_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A thousand that wait for their turns would hold a thousand large objects."""
+    monkeypatch.setattr(handlers, "REQUESTS_MAX", 4)
+    monkeypatch.setattr(handlers, "LISTS_MAX", 4)
+    api = Api(store.resources, store.cursors)
+    await api.start()
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    reading, most, name = 0, 0, "list" if method == "LIST" else "find"
+    read = getattr(api.objects, name)
+
+    async def noted(*values: Any) -> Any:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await asyncio.sleep(0)
+        found = await read(*values)
+        reading -= 1
+        return found
+
+    monkeypatch.setattr(api.objects, name, noted)
+    path, verb = (TRIGGERS, "GET") if method == "LIST" else (f"{TRIGGERS}/a", method)
+    body = {} if method == "PATCH" else None
+    answers = await asyncio.gather(*(call(api, verb, path, body, headers=MERGE) for _ in range(20)))
+    assert {each.code for each in answers} <= {200, 404}
+    assert most == 2, "a user has half of the places"
+    await api.close()

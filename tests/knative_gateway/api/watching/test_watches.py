@@ -1,7 +1,7 @@
 """Watches: existing objects, new ones, objects that begin to match, and the end of a watch."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from knative_gateway.api import Api, handlers
-from knative_gateway.api import watching as watches
 from knative_gateway.api.negotiation import Form
-from knative_gateway.http.turns import Turns
+from knative_gateway.api.watching import Client, Watches, lines, watches
 from knative_gateway.security.access import Gate, Identity
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
@@ -111,7 +110,7 @@ async def test_the_time_of_a_watch_is_over_when_the_client_said(api: Api) -> Non
 async def test_bookmarks_report_versions_without_an_event_for_this_watch(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "BOOKMARK_S", 0)
+    monkeypatch.setattr(watches, "BOOKMARK_S", 0.1)
     for form, kind in (
         (TABLE, "Table"),
         ({"accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io"}, "PartialObjectMetadata"),
@@ -230,19 +229,8 @@ async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: py
     kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
     assert kind is not None
     watch = watches.watch_of(kind, "", "", {}, Form.PLAIN)
-    told = [
-        event
-        async for event in watches.events(
-            watch,
-            api.objects,
-            store.resources,
-            asyncio.Event(),
-            now_ms=lambda: 0,
-            allowed=allowed,
-            turns=Turns(),
-        )
-    ]
-    assert len(told) == 2
+    every = Watches(api.objects, store.resources, asyncio.Event(), now_ms=lambda: 0)
+    assert len([line async for line in every.lines(watch, Client("me", allowed))]) == 2
     await api.close()
 
 
@@ -251,14 +239,14 @@ async def read_at_once(
 ) -> tuple[list[Told], int]:
     """What clients get that watch at the same time, and the most events that one iteration has made."""
     made = 0
-    event = watches._event
+    pieces = lines.pieces
 
-    def counted(*arguments: Any) -> dict[str, object]:
+    def counted(line: bytes) -> Iterator[bytes]:
         nonlocal made
         made += 1
-        return event(*arguments)
+        return pieces(line)
 
-    monkeypatch.setattr(watches, "_event", counted)
+    monkeypatch.setattr(watches, "pieces", counted)
 
     async def read() -> Told:
         async with watching(api, TRIGGERS, query) as events:
@@ -303,19 +291,12 @@ async def test_an_initial_list_ends_when_the_gateway_closes(store: Store) -> Non
         await call(api, "POST", TRIGGERS, trigger(f"t{number:03}"))
     kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
     assert kind is not None
-    told = 0
-    async for _ in watches.events(
-        watches.watch_of(kind, "", "", {}, Form.PLAIN),
-        api.objects,
-        store.resources,
-        closing,
-        now_ms=lambda: 0,
-        allowed=lambda: True,
-        turns=Turns(),
-    ):
-        told += 1
+    every = Watches(api.objects, store.resources, closing, now_ms=lambda: 0)
+    watch, sent = watches.watch_of(kind, "", "", {}, Form.PLAIN), 0
+    async for _ in every.lines(watch, Client("me", lambda: True)):
+        sent += 1
         closing.set()
-    assert told == watches.OBJECTS_A_TURN
+    assert sent == watches.OBJECTS_A_TURN
     await api.close()
 
 
