@@ -10,8 +10,8 @@ from knative_gateway.http.turns import Turns
 
 KEPT_BYTES_MAX: Final = 16 << 20
 """Bytes of the latest lines. A thousand watches of an object send its line for several seconds."""
-PIECE_BYTES: Final = 32 << 10
-"""Bytes of a line that are sent at once. The buffer of a connection holds at most three."""
+PIECE_BYTES: Final = 64 << 10
+"""Bytes of a line that are sent at once. The buffer of a connection holds at most two."""
 
 
 class Lines:
@@ -38,6 +38,8 @@ class Lines:
             if coming is None:
                 return await self._encoded(key, event)
             line = await asyncio.shield(coming)
+            # A thousand watches may have waited for it.
+            await self._turns.turn()
             if line is not None:
                 return line
 

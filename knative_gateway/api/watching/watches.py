@@ -171,7 +171,7 @@ class Watches:
                     if self._closing.is_set():
                         raise _EndedError
                 if _is_meant(watch, each) and watch.matches(each):
-                    async with aclosing(_sent(await self._line("ADDED", watch, each), place)) as sent:
+                    async with aclosing(self._sent(await self._line("ADDED", watch, each), place)) as sent:
                         async for piece in sent:
                             yield piece
         yield version
@@ -236,7 +236,7 @@ class Watches:
                 line = await making
             if place is not None:
                 place.held.line = line
-            async with aclosing(_sent(line, place)) as sent:
+            async with aclosing(self._sent(line, place)) as sent:
                 async for piece in sent:
                     yield piece
 
@@ -261,6 +261,15 @@ class Watches:
             },
         )
 
+    async def _sent(self, line: bytes, place: Place | None) -> AsyncGenerator[bytes, None]:
+        for piece in pieces(line):
+            if place is None:
+                yield piece
+            else:
+                await self._turns.turn()
+                with place.sending(len(piece)):
+                    yield piece
+
     async def _own(self, event: Event) -> bytes:
         return await self._lines.line(None, lambda: event)
 
@@ -276,15 +285,6 @@ def _key(type_: str, watch: Watch, object_: Object) -> Hashable:
 
 class _EndedError(Exception):
     """The gateway closes, or the client may not read on."""
-
-
-async def _sent(line: bytes, place: Place | None) -> AsyncGenerator[bytes, None]:
-    for piece in pieces(line):
-        if place is None:
-            yield piece
-        else:
-            with place.sending(len(piece)):
-                yield piece
 
 
 def _is_meant(watch: Watch, object_: Object) -> bool:

@@ -430,7 +430,7 @@ async def test_few_requests_hold_objects_at_a_time(
 
     monkeypatch.setattr(api.objects, name, noted)
     path, verb = (TRIGGERS, "GET") if method == "LIST" else (f"{TRIGGERS}/a", method)
-    body = {} if method == "PATCH" else None
+    body: object = {} if method == "PATCH" else None
     answers = await asyncio.gather(*(call(api, verb, path, body, headers=MERGE) for _ in range(20)))
     assert {each.code for each in answers} <= {200, 404}
     assert most == 2, "a user has half of the places"
