@@ -6,7 +6,7 @@ The records of such topics are those of Kafka clients, so each message of the su
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from confluent_kafka import KafkaException
@@ -40,7 +40,7 @@ from tests.amqp_streams.storage.conftest import Hand
 from tests.kafka_spec.exceptions import PLAIN_EXCEPTIONS, PLAIN_SAMPLE, RETENTION
 
 HEAD_BYTES = len(DATA_BINARY32) + 4
-NAMES = frozenset({"log", "two", "many", "three", "big", "short", "a.b-c_1"})
+NAMES = frozenset({"log", "two", "many", "three", "big", "short", "twin", "a.b-c_1"})
 """The logs of the suite."""
 SUITE = {
     name: test for module in borrowed.modules(conformance) for name, test in borrowed.cases(module).items()
@@ -90,6 +90,7 @@ class PlainStore(KafkaStore):
 
     def __init__(self, options: KafkaOptions, loop: ManualLoop, admin: AdminClient) -> None:
         self.admin = admin
+        self._made: Final[set[str]] = set()
         super().__init__(options, loop_call=loop.call)
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
@@ -106,7 +107,7 @@ class PlainStore(KafkaStore):
         return super().ask(Find(question.name) if isinstance(question, Create) else question, request)
 
     def _make(self, name: str, settings: LogSettings) -> None:
-        if log_name(name) in self.logs:
+        if log_name(name) in self.logs or name in self._made:
             message = f"log {name} exists"
             raise ValueError(message)
         config = {"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime"}
@@ -119,6 +120,11 @@ class PlainStore(KafkaStore):
                 if "exists" not in str(error):
                     raise
             else:
+                self._made.add(name)
+                # A leader may not know of the topic yet.
+                self._administration._await_topic(
+                    name, lambda found: found is not None and self._administration._led(found)
+                )
                 return
 
     def _partition(self, log: str, place: Place, extent: Extent, message_bytes: int) -> KafkaPartition:
