@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from bench.server import free_port
+from tests.spark_connector.sessions import JVM
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -90,6 +91,8 @@ class Reader:
         self.environment = settings | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
+            # The compiler that takes long for faster code pays only after minutes.
+            "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{JVM}' pyspark-shell",
             "AMQP_STREAMS_URL": f"amqp://127.0.0.1:{self.ports['5672']}",
             "KNATIVE_GATEWAY_URL": f"http://127.0.0.1:{self.ports['8080']}",
         }
