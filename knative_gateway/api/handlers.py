@@ -36,7 +36,7 @@ WATCHES_MAX: Final = 1_000
 """Open watches. Each change is compared with each of them, so their number limits the cost of a write."""
 WATCHES_RETRY_S: Final = 5
 REQUESTS_MAX: Final = 64
-"""Requests for one object that are carried out at a time, when their bodies have arrived. Others wait."""
+"""Requests that read one object, and requests with a body that has arrived, at a time each. Others wait."""
 LISTS_MAX: Final = 8
 """Lists that are read and written at a time: each may take hundreds of megabytes."""
 HOLDS: Final = "knative_gateway.holds"
@@ -71,7 +71,9 @@ class Handlers:
         self.closing: Final = asyncio.Event()
         self._watches: Final = Watches(objects, store, self.closing, now_ms=now_ms)
         self._watches_open = 0
-        self._places: Final = Shares(REQUESTS_MAX)
+        # A GET does not wait for writes of large objects, which may take half a second each.
+        self._gets: Final = Shares(REQUESTS_MAX)
+        self._writes: Final = Shares(REQUESTS_MAX)
         self._lists: Final = Shares(LISTS_MAX)
 
     async def answer(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
@@ -139,7 +141,7 @@ class Handlers:
 
     async def _get(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
-        await self._place(request, self._places)
+        await self._place(request, self._gets)
         found = await self._objects.get(kind, target.namespace, target.name)
         return await answer(
             object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request))
@@ -264,7 +266,7 @@ class Handlers:
 
     async def _body(self, request: Request) -> object:
         body = await reading.body(request, self._settings.body_bytes_max)
-        await self._place(request, self._places)
+        await self._place(request, self._writes)
         return body
 
     def _admission_request(
