@@ -358,11 +358,10 @@ class Committer:
         partition.end_write()
         if work.error:
             partition.segments.forget(staged)
-            unwritten = not staged.has_begun(work)
-            if work.is_fault and unwritten:
+            if work.is_fault and work.undone:
                 self._give_up(commit, partition, str(work.error.strerror))
             else:
-                self._fail(commit, partition, work.error, undone=work.undone or unwritten)
+                self._fail(commit, partition, work.error, undone=work.undone)
         elif partition.failure:
             commit.failures[partition] = commit.lost[partition] = partition.failure
         else:

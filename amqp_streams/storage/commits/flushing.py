@@ -200,8 +200,7 @@ class Flusher:
         if work.error:
             partition.segments.forget(staged)
             # Only a write that was undone can be repeated: the segment then ends where it ended before.
-            again = (work.undone or not staged.has_begun(work)) and work.error.errno in FULL
-            self._not_flushed(partition, work.error, again=again)
+            self._not_flushed(partition, work.error, again=work.undone)
         else:
             self._held_back.pop(partition, None)
             self.settle(partition, partition.flushed(staged, synced=False))

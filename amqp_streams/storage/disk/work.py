@@ -106,8 +106,8 @@ class Work:
     A step may add steps to the list that it is in, and files to `lazy`: it does what would take long on the
     event loop, and only then is it known what to write.
 
-    After the run: `error`, `failed` (the step), `undone`: whether a failed write left the files unchanged,
-    and `is_fault`: whether the error is a fault of our own, not of the disk.
+    After the run: `error`, `failed` (the step), `undone`: whether the files are as before, after a call or a
+    write that failed, and `is_fault`: whether the error is a fault of our own, not of the disk.
     """
 
     steps: Sequence[Step]
@@ -125,14 +125,16 @@ class Work:
             except OSError as error:
                 # Drop the traceback: its frames hold this work and its files, and a removed open file keeps
                 # its disk space.
-                self.error, self.failed = error.with_traceback(None), step
-                self.undone = isinstance(step, Write) and self._undo(files)
-                return
+                self.error = error.with_traceback(None)
             except Exception as error:  # noqa: BLE001
                 # A fault of our own must stop partitions, not the thread that all wait for.
-                self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
-                self.is_fault = True
-                return
+                self.error, self.is_fault = OSError(EIO, f"{type(error).__name__}: {error}"), True
+            else:
+                continue
+            self.failed = step
+            # After any other failure, it is not known what the disk has.
+            self.undone = isinstance(step, Write | Call) and self._undo(files)
+            return
 
     def _undo(self, files: Files) -> bool:
         try:

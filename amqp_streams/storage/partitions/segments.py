@@ -14,7 +14,7 @@ from typing import Final
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
 from amqp_streams.storage.disk.files import OpenFile
-from amqp_streams.storage.disk.work import Call, Replace, Step, SyncFile, SyncFolder, Work, Write
+from amqp_streams.storage.disk.work import Call, Replace, Step, SyncFile, SyncFolder, Write
 from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import Appends, join
@@ -92,10 +92,6 @@ class Staged:
     """The files that are written."""
     closed: list[Segment] = field(default_factory=list)
     """Filled by `apply`: the segments that the write closed."""
-
-    def has_begun(self, work: Work) -> bool:
-        """Whether the work of these steps, which failed, got as far as its writes."""
-        return work.failed is not self.steps[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +175,8 @@ class Segments:
             steps.append(SyncFile(writing.closed_file))
         chunks = [chunk.joined() if isinstance(chunk, Appends) else chunk for chunk in writing.chunks]
         for piece in record.batches(join(chunks), writing.size):
-            now_ms = piece.timestamps[0]
+            # First: if a later call fails, each file that was created has its write, which removes it.
+            buffers, now_ms = record.encode(piece, self.seed), piece.timestamps[0]
             if position and must_roll(
                 first_timestamp_ms=first_ms,
                 bytes_=position,
@@ -198,7 +195,6 @@ class Segments:
             if not position:
                 first_ms = now_ms
                 steps.append(SyncFolder(self.folder))  # the file's name must survive a power loss too
-            buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
             steps.append(Write(file, buffers, position, began, created=not segment.exists))
             staged.written.append(file)

@@ -12,6 +12,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import DiskFullError, StorageError
 from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.findings import Severity
+from amqp_streams.storage.formats import record
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import (
@@ -196,6 +197,42 @@ def test_small_appends_continue_in_the_journal_while_segments_cannot_grow_and_no
     hand = open_inline(files)
     for partition, kept in zip(hand.store.logs["log"].partitions, accepted, strict=True):
         assert read_all(partition) == [*kept, b"healed" * 700]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, None], ids=["full", "fault"])
+def test_a_segment_that_was_created_for_events_that_failed_leaves_no_file(
+    error: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of these events are assigned again. At the next start, an empty segment in the middle would
+    hide events of the segment before it.
+    """
+    monkeypatch.setattr(record, "BATCH_BYTES_MAX", 40 << 10)
+    files = FaultyFiles()
+    hand = open_inline(files)
+    (partition,) = hand.store.create("log", LogSettings(segment_bytes=64 << 10), incarnation="i").partitions
+    hand.write(partition, bytes(30_000))
+    created: list[Path] = []
+
+    def fault(operation: str, path: Path) -> int:
+        if operation == "open" and path.suffix == ".log" and path not in created:
+            created.append(path)
+            if len(created) == 2:
+                assert error is not None, "a fault of our own"
+                return error
+        return 0
+
+    files.fault = fault
+    assert commit_failures(hand, *[(partition, bytes(10_000))] * 15)
+    files.fault = lambda operation, path: 0
+    assert len(created) == 2
+    hand.store.apply_retention(NOW + 1000)
+    for size in (3000,) * 30 + (30_000,) * 4:
+        hand.write(partition, bytes(size), now_ms=NOW + 1000)
+    stored = read_all(partition)
+    assert len(stored) == 35
+    files.kill()
+    again = open_inline(files).store
+    assert read_all(again.logs["log"].partitions[0]) == stored
 
 
 def test_a_real_full_disk_refuses_cleanly_and_recovers(tiny_disk: Path) -> None:
