@@ -264,7 +264,7 @@ def trash_of(root: Path, log: LogRecord) -> Path:
 
 
 def delete_log(files: Files, root: Path, log: LogRecord) -> None:
-    """Move the folder of a log to the trash durably. `checkpoint_and_delete` removes it from there.
+    """Move the folder of a log to the trash durably. `Checkpoints.submit` removes it from there.
 
     Works on a full disk: it writes no file. The checkpoint still has the log until then; the folder in the
     trash shows the next start that the log was deleted.
@@ -284,15 +284,6 @@ def delete_log(files: Files, root: Path, log: LogRecord) -> None:
         except OSError as again:
             raise UncertainDeletionError(again.errno, again.strerror, str(folder)) from error
         raise
-
-
-def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:
-    """Write a checkpoint without a deleted log, then remove the log's folder, which is in the trash.
-
-    In this order: as long as a checkpoint has the log, its folder in the trash says that it was deleted.
-    """
-    write_checkpoint(files, root, checkpoint, make_space=lambda: remove_content(files, trash))
-    remove_tree(files, trash)
 
 
 def read_log(

@@ -140,9 +140,7 @@ class DirectoryStore:
                 admit=self._admit,
                 writer=self._writer,
                 keeper=self._keeper,
-                outstanding=self._outstanding,
                 checkpoints=self._checkpoints,
-                snapshot=partial(self._checkpoint, clean=False),
                 deleted=self._forget,
                 can_commit=self._start,
             )

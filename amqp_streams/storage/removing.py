@@ -1,7 +1,8 @@
-"""[io] Removes what retention dropped, so that a kill at any moment leaves no record that seems lost.
+"""[io] Removes deleted logs and what retention dropped. After a kill at any moment, nothing seems lost.
 
-The checkpoint has the start of each partition. Law: before a segment disappears, something on the disk says
-that the partition starts behind it.
+The checkpoint has the logs, and the start of each partition. Laws: before a segment disappears, something on
+the disk says that the partition starts behind it. As long as a checkpoint has a deleted log, its folder in
+the trash says that it was deleted.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from amqp_streams.storage.catalog import Checkpoint, write_checkpoint
+from amqp_streams.storage.catalog import Checkpoint, remove_content, remove_tree, write_checkpoint
 from amqp_streams.storage.commits.flushing import Outstanding
 from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.disk.work import Call, Executor, Task, Work
@@ -28,7 +29,7 @@ class Removal(NamedTuple):
 
 
 class Checkpoints:
-    """Checkpoints that the keeper writes in the background, at most one at a time.
+    """Checkpoints that the keeper writes in the background, at most one at a time, except after `hurry`.
 
     A checkpoint has every partition of the store, so its cost grows with their number. Changes during a
     checkpoint share the next one. `snapshot`: called on the loop's thread.
@@ -48,16 +49,28 @@ class Checkpoints:
         self._keeper: Final = keeper
         self._outstanding: Final = outstanding
         self._snapshot: Final = snapshot
-        self._running = self._due = False
+        self._running = 0
+        self._due = False
         self._gone: list[Removal] = []
         """What retention dropped since the last checkpoint was begun."""
+        self._trash: list[Path] = []
+        """The folders of logs that were deleted since the last checkpoint was begun."""
 
-    def submit(self, gone: Sequence[Removal] = ()) -> None:
-        """Write a checkpoint of this moment or of a later one, then remove the files of `gone`."""
+    def submit(self, gone: Sequence[Removal] = (), trash: Sequence[Path] = ()) -> None:
+        """Write a checkpoint of this moment or of a later one, then remove the files of `gone` and the
+        folders `trash`.
+        """
         self._gone += gone
+        self._trash += trash
         self._due = True
         if not self._running:
             self._begin()
+
+    def hurry(self) -> bool:
+        """Submit all removals now. Returns whether the keeper has any: after its tasks, they are done."""
+        if self._trash or self._gone:
+            self._begin()
+        return self._running > 0
 
     def forget(self, folder: Path) -> None:
         """Do not remove files below `folder`: its log was deleted, and a later log of its name has files of
@@ -66,35 +79,52 @@ class Checkpoints:
         self._gone = [each for each in self._gone if folder not in each.files[0].parents]
 
     def _begin(self) -> None:
-        self._running, self._due = True, False
+        self._running, self._due = self._running + 1, False
         gone, self._gone = self._gone, []
-        step = Call(partial(checkpoint_and_remove, self._files, self._root, self._snapshot(), gone))
-        self._outstanding.submit(self._keeper, [Work([step])], self._ended)
+        trash, self._trash = self._trash, []
+        remove = partial(checkpoint_and_remove, self._files, self._root, self._snapshot(), gone, trash)
+        self._outstanding.submit(self._keeper, [Work([Call(remove)])], partial(self._ended, trash))
 
-    def _ended(self, _task: Task) -> None:
+    def _ended(self, trash: Sequence[Path], task: Task) -> None:
         # If a file could not be removed, the next opening finds and removes it.
-        self._running = False
-        if self._due:
+        self._running -= 1
+        if task.works[0].error is not None:
+            # One checkpoint may have been for many logs, and the next one may succeed. Not `gone`: a later
+            # log may have files of these names.
+            self._trash += trash
+        if self._due and not self._running:
             self._begin()
 
 
 def checkpoint_and_remove(
-    files: Files, root: Path, checkpoint: Checkpoint, removals: Sequence[Removal]
+    files: Files,
+    root: Path,
+    checkpoint: Checkpoint,
+    removals: Sequence[Removal],
+    trash: Sequence[Path] = (),
 ) -> None:
     """Write a checkpoint, then remove the files that the checkpoint no longer mentions.
 
     A full disk has no space for the checkpoint. Then the files are removed first, because this makes the
-    space, and one of them becomes the note of its partition's start: a rename needs no space.
+    space. The folders in `trash` stay without content, and of each partition's segments one becomes the note
+    of its start: a rename needs no space.
 
     Raises OSError: the disk failed.
     """
 
     def make_space() -> None:
+        for folder in trash:
+            with contextlib.suppress(OSError):
+                remove_content(files, folder)
         for removal in removals:
             _note_start(files, removal)
         _remove(files, removals)
 
     write_checkpoint(files, root, checkpoint, make_space=make_space)
+    for folder in trash:
+        # A folder that cannot be removed costs only its space: the next opening removes it.
+        with contextlib.suppress(OSError):
+            remove_tree(files, folder)
     _remove(files, removals)
 
 

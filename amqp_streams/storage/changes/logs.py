@@ -15,12 +15,13 @@ from typing import Final
 from amqp_streams.errors import LogDeletedError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog
-from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.changes.changes import Change, Stage
-from amqp_streams.storage.commits.flushing import Flusher, Outstanding
+from amqp_streams.storage.commits.flushing import Flusher
 from amqp_streams.storage.commits.journal import Journal
 from amqp_streams.storage.disk.files import Files
-from amqp_streams.storage.disk.work import Call, Executor, Task, Work
+from amqp_streams.storage.disk.space import FULL
+from amqp_streams.storage.disk.work import Executor
 from amqp_streams.storage.opening import storage_error
 from amqp_streams.storage.partitions.partition_log import Admit, PartitionLog
 from amqp_streams.storage.partitions.reading import Reading
@@ -39,7 +40,7 @@ class Parts:
     """The parts of the store that changes of logs need.
 
     `deleted`: called with the name of a log when it is not in `Logs.stored` any more. `can_commit`: called
-    when a commit may start that waited for a deletion. `admit` and `snapshot` are those of the store.
+    when a commit may start that waited for a deletion. `admit` is that of the store.
     """
 
     files: Files
@@ -51,9 +52,7 @@ class Parts:
     admit: Admit
     writer: Executor
     keeper: Executor
-    outstanding: Outstanding
     checkpoints: Checkpoints
-    snapshot: Callable[[], Checkpoint]
     deleted: Callable[[str], None]
     can_commit: Callable[[], None]
 
@@ -65,8 +64,6 @@ class Logs:
         self.records: Final[dict[str, LogRecord]] = {}
         self.stored: Final[dict[str, StoredLog]] = {}
         self._parts: Final = parts
-        self._removing = 0
-        """How many deleted logs have files that the keeper still has to remove."""
 
     def partitions(self, name: str) -> list[PartitionLog]:
         """The partitions of a log."""
@@ -99,10 +96,14 @@ class Logs:
         if log_name(name) in self.stored:
             message = f"log {name} already exists"
             raise ValueError(message)
-        if self._removing:  # on a full disk, the new log needs the space of the deleted one
-            yield Stage(parts.keeper, None)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), question.incarnation, settings)
-        yield from self._on_disk(name, partial(catalog.create_log, parts.files, parts.root, log))
+        create = partial(catalog.create_log, parts.files, parts.root, log)
+        error = yield Stage(parts.keeper, create)
+        # On a full disk, the new log needs the space of deleted logs, and their files may still be there.
+        if error is not None and error.errno in FULL and parts.checkpoints.hurry():
+            yield Stage(parts.keeper, None)
+            error = yield Stage(parts.keeper, create)
+        self._raise(name, error)
         partitions: list[PartitionLog] = []
         for index in range(settings.partitions):
             partitions.append(self.partition(log, index))
@@ -124,7 +125,7 @@ class Logs:
         log = LogRecord(name, old.uid, old.incarnation, settings)
         # Only after the file is durable: if the write fails, the old settings stay in use.
         write = partial(catalog.update_log, parts.files, self._folder(name), log, old=old)
-        yield from self._on_disk(name, write)
+        self._raise(name, (yield Stage(parts.keeper, write)))
         partitions = self.partitions(name)
         for partition in partitions:
             partition.settings = settings
@@ -143,7 +144,7 @@ class Logs:
         error = yield Stage(parts.keeper, partial(catalog.delete_log, parts.files, parts.root, log))
         if error is not None:
             self._resume(partitions, error)
-            raise storage_error(self._folder(name), error) from error
+        self._raise(name, error)
         del self.records[name], self.stored[name]
         deleted = LogDeletedError(f"log {name} was deleted")
         for partition in partitions:
@@ -152,10 +153,7 @@ class Logs:
         parts.deleted(name)
         yield from self._release(partitions)
         # Removing large files takes time, so the keeper does it.
-        trash = catalog.trash_of(parts.root, log)
-        remove = partial(catalog.checkpoint_and_delete, parts.files, parts.root, parts.snapshot(), trash)
-        self._removing += 1
-        parts.outstanding.submit(parts.keeper, [Work([Call(remove)])], self._removed)
+        parts.checkpoints.submit(trash=[catalog.trash_of(parts.root, log)])
         parts.can_commit()
         return None
 
@@ -184,16 +182,10 @@ class Logs:
             self._parts.flusher.resume(partition)
         self._parts.can_commit()
 
-    def _removed(self, _task: Task) -> None:
-        # If a file could not be removed, the next opening finds and removes it.
-        self._removing -= 1
-
-    def _on_disk(self, name: str, call: Callable[[], None]) -> Change:
-        """Make a call in the keeper's thread. Raises StorageError: the disk failed."""
-        error = yield Stage(self._parts.keeper, call)
+    def _raise(self, name: str, error: OSError | None) -> None:
+        """Raise the error of a stage, if it failed, as a StorageError."""
         if error is not None:
             raise storage_error(self._folder(name), error) from error
-        return None
 
     def _pause(self) -> Stage:
         return Stage(self._parts.keeper, _nothing)

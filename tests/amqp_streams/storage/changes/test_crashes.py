@@ -9,11 +9,11 @@ import pytest
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore
-from amqp_streams.storage.questions import Create, Question, Update
+from amqp_streams.storage.questions import Create, Delete, Question, Update
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.changes.steps import DELETE, Fault, crash, opened
 from tests.amqp_streams.storage.conftest import NOW, ROOT
-from tests.amqp_streams.storage.held import HeldHand
+from tests.amqp_streams.storage.held import Asked, HeldHand
 
 
 class Killed(BaseException):
@@ -73,6 +73,41 @@ def test_a_crash_at_any_operation_leaves_each_log_as_before_or_after_a_change(
             assert state(crash(hand, files, power=power)) in states[len(answered) : len(answered) + 2]
         else:
             assert survived > 5, "operations were counted"
+            return
+    pytest.fail("the changes have an end")
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_a_crash_during_many_deletions_at_once_undoes_none_that_was_answered(*, power: bool) -> None:
+    """They share checkpoints: while one is written, the folders of other deleted logs are in the trash."""
+    names = {"log", "other", *map(str, range(4))}
+    for survived in range(300):
+        files = FaultyFiles()
+        hand, _ = opened(files)
+        for name in names - set(hand.store.logs):
+            hand.store.create(name, LogSettings(), incarnation=name)
+        hand.work()
+        before, asked = state(hand.held), dict[str, Asked]()
+        files.fault = _kill_after(survived)
+        try:
+            for name in sorted(names - {"3"}):
+                asked[name] = hand.ask_later(Delete(name))
+                hand.held.writer.run()
+                hand.loop.run_ready()
+                if len(asked) % 2:  # a checkpoint is in flight
+                    hand.held.keeper.run(1)
+                    hand.loop.run_ready()
+            hand.work()
+        except Killed:
+            files.fault = lambda operation, path: 0
+            gone = {name for name, each in asked.items() if each.calls}
+            found = state(crash(hand, files, power=power))
+            assert not gone & found.keys()
+            assert found.items() <= before.items()
+            assert "3" in found
+        else:
+            assert survived > 20, "operations were counted"
+            assert _trash(files) == []
             return
     pytest.fail("the changes have an end")
 

@@ -8,11 +8,12 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import LogDeletedError, StorageError
+from amqp_streams.storage import catalog
 from amqp_streams.storage.changes import logs
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.partitions.segments import Segment
 from amqp_streams.storage.ports import Partition, ReadRequest
-from amqp_streams.storage.questions import Create, Update
+from amqp_streams.storage.questions import Create, Delete, Update
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.changes.steps import (
     DELETE,
@@ -24,7 +25,7 @@ from tests.amqp_streams.storage.changes.steps import (
     opened,
     to_the_disk,
 )
-from tests.amqp_streams.storage.conftest import NOW, SMALL, read_all
+from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, read_all
 from tests.amqp_streams.storage.held import HeldHand, open_held
 
 # -- appends and commits during a deletion
@@ -341,6 +342,57 @@ def test_what_retention_removed_from_a_deleted_log_is_not_removed_from_a_later_l
     hand.work()
     assert hand.done[-1].failures == {}
     assert crash(hand, files, power=True).logs["log"].partitions[0].end == 1
+
+
+# -- many deletions at once
+
+
+def test_many_deletions_at_once_share_checkpoints() -> None:
+    """A checkpoint has every log: with one for each deletion, a thousand of them took half a minute."""
+    files = FaultyFiles()
+    hand = open_held(files)
+    names = [str(number) for number in range(100)]
+    for name in names:
+        hand.store.create(name, LogSettings(), incarnation=name)
+    hand.work()
+    checkpoints: list[Path] = []
+
+    def counted(operation: str, path: Path) -> int:
+        if (operation, path.name) == ("rename", catalog.CHECKPOINT_FILE):
+            checkpoints.append(path)
+        return 0
+
+    files.fault = counted
+    asked = [hand.ask_later(Delete(name)) for name in names]
+    hand.work()
+    assert all(each.calls for each in asked)
+    assert not hand.store.logs
+    assert not files.listdir(ROOT / "trash")
+    assert len(checkpoints) <= 3
+
+
+def test_on_a_full_disk_a_new_log_gets_the_space_of_a_log_that_was_just_deleted() -> None:
+    """The files of the deleted log may wait for a checkpoint that has not begun."""
+    files = FaultyFiles()
+    hand, partition = opened(files)
+    for _ in range(20):
+        append(hand, partition, b"x" * 5000)
+    hand.held._flusher.flush(_log(partition))
+    hand.work()
+    # A checkpoint is in flight when the log is deleted.
+    hand.ask_later(Update("other", SETTINGS))
+    hand.held.keeper.run(1)
+    hand.loop.run_ready()
+    waiting = hand.held.keeper.tasks.popleft()
+    hand.ask_later(DELETE)
+    to_the_disk(hand)
+    assert hand.held.keeper.run(1) == 1
+    hand.held.keeper.submit(waiting)
+    hand.loop.run_ready()
+    files.space = sum(len(files.content(path)) for path in files.paths())
+    asked = hand.ask_later(Create("new", LogSettings(), "n"))
+    hand.work()
+    assert asked.again() is hand.store.logs["new"]
 
 
 # -- large logs
