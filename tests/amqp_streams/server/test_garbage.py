@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -60,25 +61,98 @@ def _circles() -> int:
     return sum(isinstance(each, Circle) for each in gc.get_objects())
 
 
-def test_what_survives_is_examined_again_only_by_the_full_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage, "FULL_S", 600.0)
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualLoop]:
+    """The loop of a rule that is in force."""
+    monkeypatch.setattr(garbage, "GROWTH", 1.05)
     loop = ManualLoop()
     rule, before = Garbage(cast("asyncio.AbstractEventLoop", loop)), gc.get_threshold()
     rule.start()
     try:
-        kept = [Circle()]
-        gc.collect(1)
-        frozen = gc.get_freeze_count()
-        kept.clear()
-        gc.collect(1)
-        assert gc.get_freeze_count() >= frozen - 1
-        assert _circles() == 1
-        gc.freeze()
-        assert loop.next_timer_s() == 600.0
-        loop.fire()
-        assert _circles() == 0
-        assert loop.next_timer_s() == 1200.0
+        yield loop
     finally:
         rule.stop()
     assert gc.get_threshold() == before
     assert rule._searched not in gc.callbacks
+
+
+@pytest.fixture
+def searches() -> Iterator[list[int]]:
+    """The generations that were searched."""
+    generations: list[int] = []
+
+    def searched(phase: str, facts: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(facts["generation"])
+
+    gc.callbacks.append(searched)
+    yield generations
+    gc.callbacks.remove(searched)
+
+
+def test_what_survives_is_examined_again_only_by_the_full_search(loop: ManualLoop) -> None:
+    kept = [Circle()]
+    gc.collect(1)
+    frozen = gc.get_freeze_count()
+    kept.clear()
+    gc.collect(1)
+    assert gc.get_freeze_count() >= frozen - 1
+    for _ in range(599):
+        loop.fire()
+    assert _circles() == 1
+    gc.freeze()
+    loop.fire()
+    assert loop.now_s == garbage.FULL_S
+    assert _circles() == 0
+
+
+def test_garbage_that_survived_is_found_before_it_takes_as_much_memory_as_the_rest(loop: ManualLoop) -> None:
+    """Clients may make another package leave circles as fast as they can."""
+    most = 0
+    for _ in range(20):
+        kept = [Circle() for _ in range(gc.get_freeze_count() // 100)]
+        gc.collect(1)
+        kept.clear()
+        loop.fire()
+        most = max(most, _circles())
+        gc.freeze()
+    assert most < gc.get_freeze_count() * 0.07
+
+
+def test_a_node_that_grows_examines_all_only_now_and_then(loop: ManualLoop, searches: list[int]) -> None:
+    kept, before = list[Circle](), gc.get_freeze_count()
+    while gc.get_freeze_count() < 1.3 * before:
+        kept += [Circle() for _ in range(before // 100)]
+        gc.collect(1)
+        loop.fire()
+    assert 3 <= searches.count(2) <= 6
+
+
+def test_objects_that_end_are_not_growth(loop: ManualLoop, searches: list[int]) -> None:
+    for _ in range(30):
+        kept = [[None] for _ in range(gc.get_freeze_count() // 100)]
+        gc.collect(1)
+        loop.fire()
+        del kept
+    assert searches.count(2) <= 1
+
+
+def test_objects_are_counted_only_when_there_can_be_more_of_them(
+    monkeypatch: pytest.MonkeyPatch, loop: ManualLoop
+) -> None:
+    """Counting reads all objects."""
+    monkeypatch.setattr(garbage, "GROWTH", 2.0)
+    counted, count = list[int](), gc.get_freeze_count
+
+    def counts() -> int:
+        counted.append(count())
+        return counted[-1]
+
+    monkeypatch.setattr(gc, "get_freeze_count", counts)
+    for _ in range(500):
+        kept = [[None] for _ in range(1000)]
+        gc.collect(1)
+        loop.fire()
+        del kept
+    made = 500 * 1000
+    assert len(counted) <= 1 + made / (count() / garbage._STEPS)
