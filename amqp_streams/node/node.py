@@ -4,7 +4,7 @@ After `attach`, `detach`, `tick`, `state_written`, `manage` and `reassociate` th
 carries them out in order. `now_ms` is a monotonic clock unless a docstring says that it is the wall clock.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -88,9 +88,8 @@ class Node:
         )
         self._numbered_intake = NumberedIntake(store, self._numbering)
         self.sends = Sends(self._intake, self._numbered_intake, limits or Limits())
-        self._informed, self.refreshed = Informed(sync), partial(refreshed, store)
+        self._informed, self.refreshed, self._links = Informed(sync), partial(refreshed, store), Links()
         self._effects: list[Effect] = []
-        self._links = Links()
         self._consumers = Consumers(
             store.states,
             groups or GroupSettings(),
@@ -106,8 +105,9 @@ class Node:
         )
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
-        self._now_ms, self.held, self.lookups = 0, self._consumers.reading.held, self._consumers.lookups
-        self.grown, self.truncated = self._consumers.reading.grown, self._consumers.truncated
+        self._now_ms, self.lookups, self.truncated = 0, self._consumers.lookups, self._consumers.truncated
+        reading = self._consumers.reading
+        self.held, self.grown, self.woken = reading.held, reading.grown, reading.woken
         self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {
@@ -400,8 +400,8 @@ class Node:
         """Whether cursors moved that no `flush_cursors` has begun to write."""
         return self._consumers.cursors.waiting
 
-    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
-        """Return the consumers that waited for the records of a commit that ended."""
+    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Iterator[Consuming]:
+        """A commit with records of these partitions has ended. See `Reading.grown`."""
         self._numbering.committed(done)
         if done.failures:
             # The cache compares starts and ends, which a failure does not change.

@@ -3,32 +3,31 @@
 Connects the store, the node and the connections, and limits how long each of them occupies the loop.
 
 Life of a batch: a link appends its transfers (`await_commit`). At the end of the loop iteration one commit
-takes what all links appended (`_begin_commit`). The store calls `_committed` when the records are durable.
-Then producers get `accepted`, and after that consumers with credit are pumped.
+takes what all links appended. The store calls `_committed` when the records are durable. Then producers get
+`accepted` (`Commits`), and after that consumers with credit are pumped.
 """
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
 import structlog
 
 from amqp_streams.config import Limits, NodeSettings
-from amqp_streams.errors import LogDeletedError, PeerError, StorageError
+from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.capabilities import announced, offered
+from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
-from amqp_streams.server.links.link import AnyLink, Committing, Owner, Pause, Pumped
+from amqp_streams.server.links.link import AnyLink, Committing, Pause, Pumped
 from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
@@ -40,7 +39,7 @@ from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.attach import Consuming
-from amqp_streams.streams.receipts import Part, Wait
+from amqp_streams.streams.receipts import Wait
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.streams.steps import Steps
 
@@ -49,10 +48,6 @@ PUMPS_A_TURN: Final = 64
 PUMP_TURN_S: Final = 0.001
 """How long consumer links are pumped before the loop serves its sockets again, in seconds. The current link
 may exceed it.
-"""
-QUEUE_SHARE: Final = 4
-"""A commit queue of one partition may have a quarter of `limits.pending_bytes` waiting. Beyond it, the links
-of the partition get no credit.
 """
 CURSORS_A_TURN: Final = 50
 """How many cursors are written before the loop serves its sockets again: about a millisecond."""
@@ -97,13 +92,6 @@ class LiveConnection(Protocol):
         """Stop reading from the client."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    link: Committing
-    deliveries: Sequence[Pointer]
-    parts: Sequence[Part]
-
-
 class EventService:
     """One node on one event loop: what links and connections need from the server."""
 
@@ -131,9 +119,10 @@ class EventService:
         self.confirming = Confirming(self.cursors_moved)
         self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
+        self.commits: Final = Commits(store, self.node, self.limits, soon=loop.call_soon, wake=self._wake)
         self.iteration = Iteration(loop.call_soon)
         self.turns = Turns(loop.call_soon, self.iteration)
-        self.backlog = Turns(loop.call_soon, self.iteration, "received", first=self._begin_commit)
+        self.backlog = Turns(loop.call_soon, self.iteration, "received", first=self.commits.begin)
         """Connections whose received bytes need more than one loop iteration."""
         self._answers: Final = OrderedCalls(loop.call_soon, self.iteration, self.effects.carry_out)
         # At least one message of the largest allowed size must fit.
@@ -147,13 +136,9 @@ class EventService:
         self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
         """Called when an AMQP connection was opened on this channel, which includes a successful login."""
         self._loop = loop
-        self._waiting: dict[tuple[CommitQueue, int], list[_Waiting]] = {}
-        self._answered = asyncio.Event()
-        self._commit_scheduled = self._pump_scheduled = False
         self._ticking: Final[deque[LiveConnection]] = deque()  # the present tick has not reached them
         self._pumps: Final = Pumps()
-        self._withheld: dict[Committing, None] = {}
-        self._stalled: dict[CommitQueue, dict[Committing, None]] = {}
+        self._pump_scheduled = self._wake_scheduled = False
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
@@ -198,99 +183,47 @@ class EventService:
     # -- events in
 
     def await_commit(self, link: Committing, deliveries: Sequence[Pointer], wait: Wait) -> None:
-        """Call `link.committed` when the commit with its records has ended.
-
-        The commit starts at the end of this loop iteration.
-        """
-        waiting = _Waiting(link, deliveries, wait.parts)
-        self._waiting.setdefault((wait.queue, wait.commit), []).append(waiting)
-        if not self._commit_scheduled:
-            self._commit_scheduled = True
-            self._loop.call_soon(self._begin_commit)
+        """See `Commits.wait`."""
+        self.commits.wait(link, deliveries, wait)
 
     def overloaded(self, link: Committing) -> bool:
-        """Whether more bytes wait for the disk than the limit allows, or the link is stalled.
-
-        In the first case the connection is paused. `link.top_up` is called when half of the limit is free.
-        """
-        # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
-        if self.store.pending_bytes < self.limits.pending_bytes:
-            return bool(self._stalled) and any(link in links for links in self._stalled.values())
-        self._withheld[link] = None
-        link.owner.pause(Pause.DISK)
-        return True
+        """See `Commits.overloaded`."""
+        return self.commits.overloaded(link)
 
     def stall(self, link: Committing, queue: CommitQueue) -> None:
-        """Grant no credit to a link while the partition of `queue` has its share of the limit waiting.
-
-        Other links of the connection continue: their partitions may be led by another machine.
-        """
-        if queue.pending_bytes >= self.limits.pending_bytes // QUEUE_SHARE:
-            self._stalled.setdefault(queue, {})[link] = None
-
-    def _begin_commit(self) -> None:
-        if self._commit_scheduled:
-            self._commit_scheduled = False
-            self.store.commit()
+        """See `Commits.stall`."""
+        self.commits.stall(link, queue)
 
     def _committed(self, done: CommitDone) -> None:
-        waiting = self._waiting.pop((done.queue, done.sequence), [])
-        partitions: dict[Partition, None] = {}
-        touched: dict[Owner, None] = {}
-        for entry in waiting:
-            try:
-                entry.link.committed(entry.deliveries, entry.parts, done)
-            # One link that fails costs its connection; the other producers get their outcomes.
-            except Exception:
-                log.exception("connection_failed", link=entry.link.name, during="committed")
-                entry.link.owner.cut("the node failed to answer a link")
-            touched[entry.link.owner] = None
-            partitions.update([(part.partition, None) for part in entry.parts])
-        for partition, failure in done.failures.items():
-            if isinstance(failure, LogDeletedError):
-                continue
-            log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
-        for owner in touched:
-            owner.flush()
-        self._count(waiting, done)
         self.on_commit(done)
-        # Only after the producers' outcomes were written: consumers must not see an event first (laws above).
-        self._wake(self.node.committed(done, partitions))
-        if self._pumps.new:
-            self._pump_new()
-        if not self._waiting:
-            self._answered.set()
-        if self._stalled and done.queue.pending_bytes <= self.limits.pending_bytes // QUEUE_SHARE // 2:
-            for link in self._stalled.pop(done.queue, ()):
-                link.top_up()
-                link.owner.flush()
-        # Half of the limit: continuing at the limit itself would pause again at the next message.
-        if self._withheld and self.store.pending_bytes <= self.limits.pending_bytes // 2:
-            self._release()
-
-    def _count(self, waiting: list[_Waiting], done: CommitDone) -> None:
-        for entry in waiting:
-            for part in entry.parts:
-                counters = self.node.counters.get(part.partition.log)
-                if counters is not None and part.partition not in done.failures:
-                    counters.events_in += part.count
-                    counters.bytes_in += part.bytes
-
-    def _release(self) -> None:
-        withheld, self._withheld = self._withheld, {}
-        for link in withheld:
-            link.owner.resume(Pause.DISK)  # also when the link is gone: its connection was paused with it
-            link.top_up()
-            link.owner.flush()
+        self.commits.ended(done)
 
     # -- events out
 
-    def _wake(self, consumers: Iterable[Consuming]) -> None:
-        """Pump the links of these consumers: there are records for them."""
-        for consumer in consumers:
-            link = self.effects.consumer(consumer)
-            if link is not None:
-                self.pump_later(link, new=True)
+    def _wake(self) -> None:
+        """Pump the links of the consumers that waited for records that are there now."""
+        until = perf_counter() + PUMP_TURN_S
+        for consumer in self.node.woken():
+            self._pump_consumer(consumer)
+            if perf_counter() > until:
+                self._wake_later()
+                break
+        if self._pumps.new:
+            self._pump_new()
+
+    def _wake_later(self) -> None:
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
+            self._loop.call_soon(self._wake_turn)
+
+    def _wake_turn(self) -> None:
+        self._wake_scheduled = False
+        self._wake()
+
+    def _pump_consumer(self, consumer: Consuming) -> None:
+        link = self.effects.consumer(consumer)
+        if link is not None:
+            self.pump_later(link, new=True)
 
     def pump_later(self, link: Pumped, *, new: bool = False) -> None:
         """Pump a link in a later loop iteration. `new`: it has read all but new events."""
@@ -365,14 +298,16 @@ class EventService:
 
         Links get the partitions that this node serves now, or are detached with a link redirect.
         """
-        self._wake(self.node.reassociate())
+        for consumer in self.node.reassociate():
+            self._pump_consumer(consumer)
         self.effects.carry_out()
 
     # -- other nodes
 
     def _grown(self, partitions: Sequence[Partition]) -> None:
         """Other nodes wrote to these partitions."""
-        self._wake(self.node.grown(partitions))
+        self.node.grown(partitions)
+        self._wake()
 
     def _lost(self, lost: StoredLog, reason: str) -> None:
         """A log was deleted elsewhere."""
@@ -401,10 +336,7 @@ class EventService:
         """
         for connection in self.connections:
             connection.pause(Pause.STOPPING)
-        if self._waiting:
-            self._answered.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._answered.wait(), timeout_s)
+        await self.commits.quiet(timeout_s)
 
     def _tick_connections(self) -> None:
         if not self._ticking:

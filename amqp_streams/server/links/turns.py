@@ -7,7 +7,7 @@ Law: however many links send requests, events, heartbeats and health probes are 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -143,6 +143,48 @@ class OrderedCalls:
             if self._scheduled:
                 self._soon(self._some)
             self._then()
+
+
+class OrderedSteps:
+    """Takes the steps of iterators, one iterator after the other, within its own time of each iteration.
+
+    While steps wait, it takes at least one in an iteration. `soon`: schedules a call for the next iteration.
+    """
+
+    __slots__ = ("_iteration", "_iterators", "_scheduled", "_soon")
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        self._soon: Final = soon
+        self._iteration: Final = Iteration(soon)
+        self._iterators: Final[deque[Iterator[None]]] = deque()
+        self._scheduled = False
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Take these steps now, as far as no others wait and the iteration has time, or later."""
+        self._iterators.append(steps)
+        if self._scheduled:
+            return
+        self._scheduled = True  # a step may add others
+        if perf_counter() > self._iteration.ends_s():
+            self._soon(self._some)
+        else:
+            self._some()
+
+    def _some(self) -> None:
+        until = self._iteration.ends_s()
+        try:
+            while self._iterators:
+                for _ in self._iterators[0]:
+                    if perf_counter() > until:
+                        return
+                self._iterators.popleft()
+        except BaseException:  # the others go on
+            self._iterators.popleft()
+            raise
+        finally:
+            self._scheduled = bool(self._iterators)
+            if self._scheduled:
+                self._soon(self._some)
 
 
 class Turns:

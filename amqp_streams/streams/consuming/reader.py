@@ -74,6 +74,7 @@ class Reader:
         "_states",
         "asker",
         "followed",
+        "looked",
     )
 
     def __init__(
@@ -85,7 +86,9 @@ class Reader:
         held: Held | None = None,
     ) -> None:
         self.followed = False
-        """`wake`: the caller reports each commit, so the reader need not look for new records."""
+        """`wake`: the caller reports new records before each read, so the reader need not look for them."""
+        self.looked = 0
+        """For the caller: what it has reported so far."""
         self.asker: Asker | None = None
         """None: reads wait for the disk."""
         self._filters = filters
@@ -235,15 +238,13 @@ class Reader:
             if position < (end := partition.end) and partition.start < end:
                 self.wake(partition)
 
-    def wake(self, partition: Partition) -> bool:
-        """More records of this partition became durable; returns whether the reader must look for them."""
+    def wake(self, partition: Partition) -> None:
+        """More records of this partition became durable."""
         index = partition.index
         # A partition that is ready is in the queue already, and a finished one has nothing for this reader.
-        if index >= len(self._states) or self._states[index] != _State.CAUGHT_UP:
-            return False
-        self._states[index] = _State.READY
-        self._ready.append(partition)
-        return True
+        if index < len(self._states) and self._states[index] == _State.CAUGHT_UP:
+            self._states[index] = _State.READY
+            self._ready.append(partition)
 
     @property
     def near_end(self) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from amqp_streams.config import Limits
-from amqp_streams.server.service import QUEUE_SHARE
+from amqp_streams.server.committing import QUEUE_SHARE
 from amqp_streams.testing import MemoryCommitQueue, MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 

@@ -142,7 +142,7 @@ class Neighbours:
         service = self.node.service
         assert service.unfinished.bytes == 0
         assert len(service.node.links_of("temps")) == 2, "the neighbour's"
-        assert not service._waiting
+        assert not service.commits.awaited
         assert all(link.alive for link in service._pumps)
         return bytes(peer.got)
 

@@ -41,7 +41,7 @@ def require_within(service: EventService) -> None:
 def require_paused(node: Node) -> None:
     """At any time: what the node does not want to read it does not read."""
     wires = {wire.channel: wire for wire in node.wires}
-    for link in node.service._withheld:
+    for link in node.service.commits.withheld:
         owner = cast("AmqpConnection", link.owner)
         if owner in node.service.connections:
             assert owner.paused, "too much waits for the disk, and the node reads on"
@@ -82,8 +82,8 @@ def require_empty(service: EventService) -> None:
         "links": len(service.effects._links),
         "links by log": len(service.node._links._by_log),
         "links by name": len(service.node._links._by_name),
-        "commits awaited": len(service._waiting),
-        "links withheld": len(service._withheld),
+        "commits awaited": len(service.commits.awaited),
+        "links withheld": len(service.commits.withheld),
         "links to pump": len([link for link in service._pumps if link.alive]),
         "unfinished bytes": service.unfinished.bytes,
         "unfinished users": len(service.unfinished._users),
@@ -93,7 +93,8 @@ def require_empty(service: EventService) -> None:
         "backlog": len(service.backlog._members),
         "pending bytes": service.store.pending_bytes,
         "link partitions": service.node.uses()["link_partitions"].used,
-        "followers": len(service.node._consumers.reading._followers),
+        "followed logs": len(service.node._consumers.reading._followed),
+        "woken": len(service.node._consumers.reading._woken),
         "waiting": len(service.node._consumers.reading._waiting),
         "moved cursors": int(service.node.cursors_waiting),
     }

@@ -1,7 +1,7 @@
 """Requests and answers have a budget for each loop iteration, for any number of links."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from amqp_streams.server.links.turns import (
     SMALL_BYTES,
     Iteration,
     OrderedCalls,
+    OrderedSteps,
     Turns,
 )
 from amqp_streams.streams.attach import AttachRequest, Grant, Pending
@@ -313,3 +314,55 @@ def test_a_call_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
         calls.run()
     calls.run()
     assert calls.made == ["then", "c", "then", "b", "then"]
+
+
+# -- steps in order
+
+
+def counted(made: list[str], name: str, steps: int) -> Iterator[None]:
+    for number in range(steps):
+        made.append(f"{name}{number}")
+        yield
+
+
+def test_steps_are_taken_in_order_and_at_least_one_in_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", -1.0)  # one step takes all the time of an iteration
+    made, loop = list[str](), ManualLoop()
+    steps = OrderedSteps(loop.call_soon)
+    steps.add(counted(made, "a", 3))
+    steps.add(counted(made, "b", 2))
+    assert made == []
+    loop.run_ready()
+    assert made == ["a0"]
+    while loop.run_ready():
+        pass
+    assert made == ["a0", "a1", "a2", "b0", "b1"]
+
+
+def test_steps_are_taken_at_once_if_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", 60.0)
+    made, loop = list[str](), ManualLoop()
+    steps = OrderedSteps(loop.call_soon)
+
+    def adding() -> Iterator[None]:
+        steps.add(counted(made, "b", 1))
+        yield from counted(made, "a", 2)
+
+    steps.add(adding())
+    assert made == ["a0", "a1", "b0"], "an iterator that a step adds waits for its turn"
+
+
+def test_steps_that_fail_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "BUDGET_S", 60.0)
+    made, loop = list[str](), ManualLoop()
+    steps = OrderedSteps(loop.call_soon)
+
+    def failing() -> Iterator[None]:
+        steps.add(counted(made, "b", 2))
+        yield
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        steps.add(failing())
+    loop.run_ready()
+    assert made == ["b0", "b1"]
