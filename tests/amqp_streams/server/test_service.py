@@ -15,7 +15,7 @@ from amqp_streams.config import GroupSettings, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import service
 from amqp_streams.server.connection import AmqpConnection
-from amqp_streams.server.links.turns import BUDGET_S
+from amqp_streams.server.links.turns import BUDGET_S, Iteration
 from amqp_streams.server.observing.status import ConsumerStatus, NodeStatus
 from amqp_streams.server.picture import picture
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
@@ -144,7 +144,7 @@ def test_each_commit_is_reported_to_its_callers() -> None:
 
 
 def test_no_turn_serves_more_consumers_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "PUMP_TURN_S", 60.0)  # this is about their number
+    let_connections_take(60.0, monkeypatch)  # this is about their number
     node = InMemoryNode({"temps": 1})
     pairs = [EnginePair(node) for _ in range(3)]
     receivers = [pair.receiver("temps", credit=10) for pair in pairs for _ in range(PUMPS_A_TURN)]
@@ -161,8 +161,9 @@ def test_no_turn_serves_more_consumers_than_it_may(monkeypatch: pytest.MonkeyPat
 def test_a_consumer_at_the_end_does_not_wait_for_those_that_read_old_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "PUMP_TURN_S", 0.0)  # one link in a turn
-    monkeypatch.setattr("amqp_streams.server.links.turns.BUDGET_S", 60.0)  # also on a busy machine
+    monkeypatch.setattr(Iteration, "share_ends_s", lambda _iteration: 0.0)  # one old link in a turn
+    monkeypatch.setattr(service, "PUMP_TURN_S", 60.0)  # also on a busy machine
+    monkeypatch.setattr("amqp_streams.server.links.turns.BUDGET_S", 60.0)
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"old"] * 4000)
     reading, sending = EnginePair(node), EnginePair(node)
