@@ -24,6 +24,7 @@ from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.steps import Steps, finish
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
+from tests.amqp_streams.server.iterations import let_connections_take
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
 
