@@ -82,6 +82,7 @@ INSIDE: Final = {
     "amqp_streams.node.logs:_COMPARED_MAX": "text",
     "amqp_streams.node.logs:_NAME_CHARACTERS_MAX": "text",
     "amqp_streams.server.dispatch:CREDIT_MAX": "format",
+    "amqp_streams.server.garbage:CHECK_S": "pause",
     "amqp_streams.server.identity.guard:QUIET_MS": "pause",
     "amqp_streams.server.identity.guard:WITHOUT_SCRAM_MAX": "cache",
     "amqp_streams.server.identity.guard:_SHOWN_MAX": "text",

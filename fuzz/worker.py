@@ -22,6 +22,7 @@ from fuzz.target import INPUT_BYTES_MAX, Target
 FINDINGS_MAX: Final = 20
 """Different ones, after which a target has enough."""
 RSS_BYTES_MAX: Final = 1 << 30
+"""What the inputs may add to the memory of the process."""
 ADDRESS_SPACE_BYTES: Final = 6 << 30
 _STATISTICS_EVERY_S: Final = 0.5
 _LOOK_AT_MEMORY_EVERY: Final = 100
@@ -69,6 +70,7 @@ class Runner:
         self._told = told
         self._slack = slack
         self._seeds = len(target.seeds())
+        self._used_before = rss_bytes()
 
     def run(self, data: bytes) -> object:
         """Run one input; what it showed."""
@@ -81,11 +83,11 @@ class Runner:
         if (
             finding is None
             and self.inputs % _LOOK_AT_MEMORY_EVERY == 0
-            and (used := rss_bytes()) > RSS_BYTES_MAX
+            and (used := rss_bytes() - self._used_before) > RSS_BYTES_MAX
         ):
             words = (
-                f"{used >> 20} MiB are in use after {self.inputs} inputs, {RSS_BYTES_MAX >> 20} MiB are"
-                " allowed"
+                f"{used >> 20} MiB more are in use after {self.inputs} inputs,"
+                f" {RSS_BYTES_MAX >> 20} MiB are allowed"
             )
             finding = Finding(self.target.name, "memory", data, words, "memory")
         if finding is not None and finding.place not in self.findings:

@@ -11,7 +11,7 @@ Law: of the memory, garbage takes at most about half.
 import asyncio
 import gc
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 FULL_S: Final = 600.0
 """How often all objects are examined, in seconds."""
@@ -29,11 +29,14 @@ _STEPS: Final = 10
 
 
 class Garbage:
-    """The rule of a running node. The process has one."""
+    """The rule of a running node. In a process with several nodes it is in force until the last one stops."""
+
+    _in_force: ClassVar[set["Garbage"]] = set()
+    _before: ClassVar[tuple[int, int, int]]
+    """Python's own thresholds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop: Final = loop
-        self._before: Final = gc.get_threshold()
         self._timer: asyncio.TimerHandle | None = None
         self._full_at_s = 0.0
         self._left = 0
@@ -45,18 +48,25 @@ class Garbage:
 
     def start(self) -> None:
         """Begin, with all that was made at the start."""
-        gc.set_threshold(NEW_OBJECTS, 10, _NEVER)
+        if not self._in_force:
+            Garbage._before = gc.get_threshold()
+            gc.set_threshold(NEW_OBJECTS, 10, _NEVER)
+        self._in_force.add(self)
         gc.callbacks.append(self._searched)
         self._examine_all()
         self._timer = self._loop.call_later(CHECK_S, self._check)
 
     def stop(self) -> None:
-        """Return to the rule that was in force before."""
-        if self._timer is not None:
-            self._timer.cancel()
-            gc.callbacks.remove(self._searched)
+        """Return to Python's own rule, which also examines what this one has set aside."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        gc.callbacks.remove(self._searched)
+        self._in_force.remove(self)
+        if not self._in_force:
             gc.set_threshold(*self._before)
-            self._timer = None
+            gc.unfreeze()
 
     def _check(self) -> None:
         self._timer = self._loop.call_later(CHECK_S, self._check)

@@ -156,3 +156,21 @@ def test_objects_are_counted_only_when_there_can_be_more_of_them(
         del kept
     made = 500 * 1000
     assert len(counted) <= 1 + made / (count() / garbage._STEPS)
+
+
+def test_python_finds_the_garbage_after_the_last_node_has_stopped_and_not_before() -> None:
+    """Whoever runs nodes in a program of its own keeps no garbage of theirs, whichever stops first."""
+    before = gc.get_threshold()
+    first, last = (Garbage(cast("asyncio.AbstractEventLoop", ManualLoop())) for _ in range(2))
+    first.start()
+    last.start()
+    kept = [Circle()]
+    gc.collect(1)
+    kept.clear()
+    first.stop()
+    assert gc.get_threshold() != before
+    assert gc.get_freeze_count() > 0
+    last.stop()
+    assert gc.get_threshold() == before
+    gc.collect()
+    assert _circles() == 0
