@@ -37,6 +37,7 @@ from service_parts.settings.sources import (
     from_flags,
     from_folder,
     nested,
+    refuse_clashes,
     refuse_unknown,
 )
 
@@ -207,15 +208,8 @@ def _given(
     in_environment = from_environment(environment, known, _LISTS)
     # Later sources replace earlier ones: file, environment, flags.
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
-    for name, one in given.items():
-        # `nested` could not represent both.
-        clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
-        if clash is not None:
-            message = (
-                f"{clash[0]} is a value ({given[clash].source}) and a table ({one.source}): only one of them"
-                " can be"
-            )
-            raise ConfigError(message)
+    with raised_as(ConfigError):
+        refuse_clashes(given)
     return given
 
 

@@ -25,6 +25,7 @@ from service_parts.settings.sources import (
     from_flags,
     from_folder,
     nested,
+    refuse_clashes,
     refuse_unknown,
 )
 
@@ -109,7 +110,9 @@ def _given(
     with raised_as(ConfigError):
         given = {} if file is None else _from_file(file)
         refuse_unknown(environment, known, (PREFIX,), _OTHERS)
-    return given | from_environment(environment, known, _LISTS) | from_flags(flags)
+        given |= from_environment(environment, known, _LISTS) | from_flags(flags)
+        refuse_clashes(given)
+    return given
 
 
 def _validated(given: Mapping[Name, Given]) -> GatewaySettings:

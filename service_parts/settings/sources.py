@@ -117,10 +117,26 @@ def from_folder(folder: Path, value: object) -> object:
     return str(folder / value) if isinstance(value, str) else value
 
 
+def refuse_clashes(given: Mapping[Name, Given]) -> None:
+    """Refuse a value whose name is the beginning of another name: it cannot be a table as well.
+
+    Raises:
+        SettingError: there is such a value. The message names it, and both sources.
+    """
+    for name, one in given.items():
+        clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
+        if clash is not None:
+            message = (
+                f"{'.'.join(clash)} is a value ({given[clash].source}) and a table ({one.source}): only one"
+                " of them can be"
+            )
+            raise SettingError(message)
+
+
 def nested(values: Mapping[Name, object]) -> dict[str, Any]:
     """Return nested tables: the value of `("tls", "key")` is at `["tls"]["key"]`.
 
-    No name may be the beginning of another name.
+    No name may be the beginning of another name (`refuse_clashes`).
     """
     tables: dict[str, Any] = {}
     for name, value in values.items():

@@ -76,6 +76,14 @@ def test_a_variable_that_names_no_setting_is_refused() -> None:
         gateway_settings({}, {"KNATIVE_GATEWAY_LIMITS_BODY": "x"}, None)
 
 
+def test_a_value_in_the_place_of_a_table_is_refused_with_both_sources(tmp_path: Path) -> None:
+    path = tmp_path / "g.toml"
+    path.write_text("tls = 5")
+    words = r"tls is a value \(.*g\.toml\) and a table \(KNATIVE_GATEWAY_TLS_KEY\)"
+    with pytest.raises(ConfigError, match=words):
+        gateway_settings({}, {"KNATIVE_GATEWAY_TLS_KEY": "k"}, path)
+
+
 def test_a_file_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         gateway_settings({}, {}, tmp_path / "none.toml")

@@ -17,6 +17,7 @@ from service_parts.settings.sources import (
     from_flags,
     from_folder,
     nested,
+    refuse_clashes,
     refuse_unknown,
     variable_of,
 )
@@ -84,6 +85,14 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(
         path.write_bytes(data)
     with pytest.raises(SettingError, match=rf"settings\.toml.*{words}|{words}.*settings\.toml"):
         from_file(path, lambda tables: [((name,), value) for name, value in tables.items()])
+
+
+def test_what_is_a_value_cannot_be_a_table_as_well() -> None:
+    given = {("tls", "key"): Given("k", "P_TLS_KEY"), ("tls",): Given(5, "p.toml")}
+    with pytest.raises(SettingError, match=r"tls is a value \(p\.toml\) and a table \(P_TLS_KEY\)"):
+        refuse_clashes(given)
+    del given["tls",]
+    refuse_clashes(given)
 
 
 def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
