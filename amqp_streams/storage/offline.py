@@ -113,8 +113,9 @@ def bases_in(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     bases = sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
-    # An empty last segment was created for records that were never written.
-    return bases[:-1] if len(bases) > 1 and not segment_path(folder, bases[-1]).stat().st_size else bases
+    return recovery.with_records(
+        bases, lambda base: segment_path(folder, base).stat().st_size, start=min(bases, default=0)
+    )
 
 
 @contextlib.contextmanager

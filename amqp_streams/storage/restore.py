@@ -108,18 +108,18 @@ class PartitionRestorer:
         for base in old:  # the checkpoint has the new start: retention was about to remove these
             self._files.unlink(segment_path(self._folder, base))
         bases = bases[len(old) :]
-        while (
-            # Only the active segment at the partition's start may be empty.
-            (len(bases) > 1 or (bases and bases[0] > self._bounds[0]))
-            and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size()
-        ):
-            # Created for records that were never written. The name of the segment before it may be lost too:
-            # names that are not synced survive a power loss independently of each other.
-            path = segment_path(self._folder, bases.pop())
+        # The name of the segment before an empty one may be lost too: names that are not synced survive a
+        # power loss independently of each other.
+        written = recovery.with_records(bases, self._size, start=self._bounds[0])
+        for base in bases[len(written) :]:
+            path = segment_path(self._folder, base)
             self._files.unlink(path)
             if path.with_suffix(".idx").name in names:
                 self._files.unlink(path.with_suffix(".idx"))
-        return bases
+        return written
+
+    def _size(self, base: int) -> int:
+        return OpenFile(self._files, segment_path(self._folder, base)).size()
 
     def _take_start(self, start: int, path: Path) -> None:
         """Retention removed all records before `start`, perhaps without a checkpoint: see `removing`."""

@@ -95,6 +95,18 @@ class Plan:
     end: int
 
 
+def with_records(bases: Sequence[int], size: Callable[[int], int], *, start: int) -> list[int]:
+    """Return `bases` without the last segments that are empty: created for records that were never written.
+
+    A commit creates all its segments before it writes the first one. `size` returns the bytes of a segment.
+    Only the active segment at `start`, the number of the partition's first record, may be empty.
+    """
+    count = len(bases)
+    while (count > 1 or (count and bases[0] > start)) and not size(bases[count - 1]):
+        count -= 1
+    return list(bases[:count])
+
+
 def scan(
     read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan, expected: int, position: int = 0
 ) -> Scan:

@@ -151,6 +151,29 @@ def test_damage_that_a_start_would_not_repair_is_damage_though_the_journal_has_t
     hand.store.close()
 
 
+def test_a_torn_tail_is_not_damage_though_the_commit_had_created_the_next_segments(tmp_path: Path) -> None:
+    """A commit creates all its segments before it writes the first one, and a kill can come in between."""
+    hand = open_real(tmp_path / "data")
+    partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+    hand.write(partition, b"one", b"two")
+    hand.store.close()
+    path = next((tmp_path / "data").glob("logs/log/0/*.log"))
+    with path.open("ab") as file:
+        file.write(path.read_bytes()[:20])
+    for number in (5, 9):
+        path.with_name(f"{number:016}.log").touch()
+    [finding] = verify(tmp_path / "data")
+    assert (finding.severity, finding.file) == (Severity.NOTE, "logs/log/0/0000000000000000.log")
+    assert "the next start cuts them off" in finding.words
+    hand = open_real(tmp_path / "data")
+    partition = hand.store.logs["log"].partitions[0]
+    assert partition.end == 2
+    hand.write(partition, b"three")
+    hand.store.close()
+    assert [record.message for record in dump(tmp_path / "data", "log")] == [b"one", b"two", b"three"]
+    assert list(verify(tmp_path / "data")) == []
+
+
 def test_dump_of_a_segment_without_a_whole_record_shows_what_the_journal_has(tmp_path: Path) -> None:
     hand = open_real(tmp_path / "data")
     partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]

@@ -40,6 +40,18 @@ def _scan(data: bytes, expected: int = 0) -> Scan:
 counts = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 
 
+def test_segments_at_the_end_without_records_do_not_count() -> None:
+    sizes = {0: 100, 10: 50, 20: 0, 30: 0}
+    assert recovery.with_records(list(sizes), sizes.__getitem__, start=0) == [0, 10]
+
+
+def test_only_an_empty_segment_at_the_start_of_the_partition_counts() -> None:
+    sizes = {10: 0, 20: 0}
+    assert recovery.with_records([10, 20], sizes.__getitem__, start=10) == [10]
+    assert recovery.with_records([10, 20], sizes.__getitem__, start=5) == []
+    assert recovery.with_records([], sizes.__getitem__, start=5) == []
+
+
 @given(counts, st.data())
 def test_a_torn_tail_loses_only_the_torn_batch(sizes: list[int], data: st.DataObject) -> None:
     segment, positions = _segment(sizes)
