@@ -84,8 +84,10 @@ class Node:
             words = f"the node ended with {process and process.returncode}: {self.process.words[-3000:]}"
             self.stop()
             raise WrongError(words)
-        words_now = (self.process.folder / "node.log").read_bytes()
-        said, self._read = words_now[self._read :], len(words_now)
+        with (self.process.folder / "node.log").open("rb") as words_now:
+            words_now.seek(self._read)
+            said = words_now.read()
+        self._read += len(said)
         if found := _TRACEBACK.search(said):
             words = (
                 "the node logged:"
