@@ -116,6 +116,46 @@ MANAGEMENT: Final = "$management"
 LOG_TYPE: Final = "event-log"
 CURSOR_TYPE: Final = "event-cursor"
 GROUP_TYPE: Final = "event-consumer-group"
+CONNECTION_TYPE: Final = "connection"
+# The attributes of connections and of their links; others are those of cursors, below.
+CONNECTIONS: Final = "connections"
+CONNECTIONS_TOTAL: Final = "total"
+CONNECTION_SEARCH: Final = "search"
+CONNECTION_SORT: Final = "sort"
+CONNECTION_REASON: Final = "reason"
+CONNECTION_PEER: Final = "peer"
+CONNECTION_PROTOCOL: Final = "protocol"
+CONNECTION_TLS: Final = "tls"
+CONNECTION_MECHANISM: Final = "mechanism"
+CONNECTION_SINCE: Final = "since-ms"
+CONNECTION_LINKS: Final = "links"
+CONNECTION_PRODUCERS: Final = "producers"
+CONNECTION_CONSUMERS: Final = "consumers"
+CONNECTION_ATTACHED: Final = "attached"
+CONNECTION_OWN: Final = "own"
+CONNECTION_UNREAD: Final = "unread-bytes"
+CONNECTION_HELD: Final = "held"
+HELD_REASON: Final = "reason"
+HELD_DETAIL: Final = "detail"
+HELD_LINKS: Final = "links"
+TRAFFIC_EVENTS_IN: Final = "events-in"
+TRAFFIC_BYTES_IN: Final = "bytes-in"
+TRAFFIC_EVENTS_OUT: Final = "events-out"
+TRAFFIC_BYTES_OUT: Final = "bytes-out"
+TRAFFIC_RATE: Final = "-per-second"
+# By what a list of connections can be ordered: texts and times ascending, numbers descending.
+CONNECTION_SORTS: Final = (
+    *(CONNECTION_SINCE, "user", CONNECTION_PEER, "container", CONNECTION_LINKS, CONNECTION_UNREAD),
+    *(TRAFFIC_EVENTS_IN, TRAFFIC_BYTES_IN, TRAFFIC_EVENTS_OUT, TRAFFIC_BYTES_OUT),
+    *(TRAFFIC_EVENTS_IN + TRAFFIC_RATE, TRAFFIC_BYTES_IN + TRAFFIC_RATE),
+    *(TRAFFIC_EVENTS_OUT + TRAFFIC_RATE, TRAFFIC_BYTES_OUT + TRAFFIC_RATE),
+)
+LINK_ROLE: Final = "role"
+LINK_ADDRESS: Final = "address"
+LINK_CREDIT: Final = "credit"
+LINK_UNSETTLED: Final = "unsettled"
+LINK_EVENTS: Final = "events"
+LINK_PARTITION_COUNT: Final = "partition-count"
 # The attributes of cursors and groups.
 CURSORS: Final = "cursors"
 GROUPS: Final = "groups"

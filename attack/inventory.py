@@ -104,7 +104,7 @@ class Failure(StrEnum):
 @cache
 def requests() -> frozenset[str]:
     """Everything that a client can ask for."""
-    types: dict[str, Any] = InMemoryNode({}).service.node._types
+    types: dict[str, Any] = InMemoryNode({}).service.node.types
     found = {f"$management {type_} {operation}" for type_, known in types.items() for operation in known}
     found |= {f"attach {grant.__name__}" for grant in (*get_args(attach.Grant), attach.Pending)}
     found |= {f"performative {name}" for name in frames.NAMES.values()}

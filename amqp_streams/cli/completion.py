@@ -1,4 +1,4 @@
-"""Completes names in a shell from the node that the command line names: logs, groups and cursors.
+"""Completes names in a shell from the node that the command line names: logs, groups, cursors, connections.
 
 Law: **a completion never fails, and ends within `TIME_LIMIT_S`**. A node that does not answer completes
 nothing.
@@ -56,6 +56,16 @@ def cursor_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
         ]
 
     return _completed(ctx, _address(ctx), incomplete, names)
+
+
+def connection_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a connection of the node."""
+
+    async def names(client: Client, _: str) -> Iterable[tuple[str, str]]:
+        page = await client.management.connection_page(count=NAMES_MAX, search=incomplete or None)
+        return [(one.name, f"{one.user or 'anonymous'} from {one.peer}") for one in page.connections]
+
+    return _completed(ctx, "", incomplete, names)
 
 
 def _address(ctx: click.Context) -> str | None:

@@ -36,6 +36,9 @@ _COMMANDS: Final = {
     "group": Entry(
         "amqp_streams.cli.commands.groups:group", "List, describe, move and remove consumer groups."
     ),
+    "connection": Entry(
+        "amqp_streams.cli.commands.connections:connection", "List, describe and close connections of a node."
+    ),
     "verify": Entry(
         "amqp_streams.cli.commands.offline:verify", "Check a data directory without a node.", _NODE
     ),

@@ -37,6 +37,13 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.events import Event
+from amqp_streams.client.management.connections import (
+    AttachedLink,
+    ConnectionInfo,
+    ConnectionPage,
+    Held,
+    Traffic,
+)
 from amqp_streams.client.management.cursors import CursorInfo, CursorPosition, GroupInfo
 from amqp_streams.client.management.extents import LogExtent, PartitionExtent
 from amqp_streams.client.management.info import LogInfo, LogSummary, PartitionInfo
@@ -77,11 +84,14 @@ __all__ = [
     "RELEASED",
     "AfterOffset",
     "AfterTime",
+    "AttachedLink",
     "AuthenticationError",
     "Client",
     "ClosedError",
     "ConnectError",
+    "ConnectionInfo",
     "ConnectionLostError",
+    "ConnectionPage",
     "Consumer",
     "CursorInfo",
     "CursorPosition",
@@ -90,6 +100,7 @@ __all__ = [
     "Event",
     "GroupConsumer",
     "GroupInfo",
+    "Held",
     "Latest",
     "LinkError",
     "LinkRefusedError",
@@ -121,6 +132,7 @@ __all__ = [
     "StartAt",
     "TimedOutError",
     "TlsOptions",
+    "Traffic",
     "connect",
     "sql_filter",
 ]

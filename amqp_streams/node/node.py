@@ -110,14 +110,14 @@ class Node:
         self.held, self.grown, self.woken = reading.held, reading.grown, reading.woken
         self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
-        self._types: dict[str, Operations] = {
+        self.types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
                 store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
             ).operations(),
         }
         if store.others is None:
-            self._types[names.CURSOR_TYPE] = CursorRequests(*kept).operations()
-            self._types[names.GROUP_TYPE] = GroupRequests(*kept).operations()
+            self.types[names.CURSOR_TYPE] = CursorRequests(*kept).operations()
+            self.types[names.GROUP_TYPE] = GroupRequests(*kept).operations()
 
     @property
     def counters(self) -> dict[str, LogCounters]:
@@ -457,4 +457,4 @@ class Node:
     ) -> RequestSteps:
         """Begin a request to `$management` of this user; the last step returns the answer."""
         permissions = self.access.of(Identity(user, user_groups))
-        return carry_out(self._types, replace(request, permissions=permissions))
+        return carry_out(self.types, replace(request, permissions=permissions))

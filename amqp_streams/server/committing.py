@@ -105,7 +105,7 @@ class Commits:
         """
         # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
         if self._store.pending_bytes < self._limits.pending_bytes:
-            return bool(self._stalled) and any(link in links for links in self._stalled.values())
+            return self.stalls(link)
         self.withheld[link] = None
         link.owner.pause(Pause.DISK)
         return True
@@ -117,6 +117,10 @@ class Commits:
         """
         if queue.pending_bytes >= self._limits.pending_bytes // QUEUE_SHARE:
             self._stalled.setdefault(queue, {})[link] = None
+
+    def stalls(self, link: Committing) -> bool:
+        """Whether the link gets no credit because its partition has its share of the limit waiting."""
+        return bool(self._stalled) and any(link in links for links in self._stalled.values())
 
     async def quiet(self, timeout_s: float) -> None:
         """Wait until everything that was received is answered, at most `timeout_s`."""

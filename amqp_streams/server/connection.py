@@ -20,7 +20,7 @@ from amqp_streams.proton.incoming import plainness
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.security import SecurityLayer
-from amqp_streams.server.links.control import ReplyLink
+from amqp_streams.server.links.control import ReplyLink, reply_link
 from amqp_streams.server.links.flows import Flows
 from amqp_streams.server.links.link import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
 from amqp_streams.server.links.turns import BUDGET_S
@@ -44,7 +44,6 @@ class AmqpConnection:
 
     __slots__ = (
         "_channel",
-        "_dispatch",
         "_echoes",
         "_engine",
         "_flows",
@@ -52,7 +51,6 @@ class AmqpConnection:
         "_lost",
         "_open_before_ms",
         "_other_frames",
-        "_pauses",
         "_pieces",
         "_reads",
         "_reads_at_tick",
@@ -62,11 +60,14 @@ class AmqpConnection:
         "_wishes",
         "_without_room",
         "account",
+        "dispatch",
         "expires_ms",
         "formats",
         "mechanism",
         "nuls",
         "number",
+        "pauses",
+        "since_ms",
         "user",
         "user_groups",
     )
@@ -76,7 +77,7 @@ class AmqpConnection:
         self._channel = channel
         self._security = SecurityLayer(guard, channel, self._admitted)
         self._engine: Engine | None = None
-        self._dispatch: Dispatch | None = None
+        self.dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
         self.formats = FormatFinder(plainness)
         self.nuls = NulFinder()
@@ -84,7 +85,7 @@ class AmqpConnection:
         self._pieces = Pieces()
         self._lost = False
         self._flows: Flows | None = None
-        self._pauses: set[Pause] = set()
+        self.pauses: set[Pause] = set()
         self._reads = self._reads_at_tick = 0
         self._heard_ms = 0
         self._stalled: dict[Pumped, None] = {}
@@ -97,6 +98,7 @@ class AmqpConnection:
         self.mechanism: str | None = None
         """How the client logged in. None: without a SASL layer, or not yet."""
         self.account = service.quotas.of(None)
+        self.since_ms = service.now_ms()
         self.number = next(_NUMBERS)
         service.connections[self] = None
 
@@ -123,7 +125,7 @@ class AmqpConnection:
 
     def _feed(self, data: memoryview) -> bool:
         """Process some bytes. Returns whether the next ones may follow at once."""
-        engine, dispatch = self._engine, self._dispatch
+        engine, dispatch = self._engine, self.dispatch
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
@@ -142,7 +144,7 @@ class AmqpConnection:
 
     def _run(self, until: float) -> bool:
         """Let the links process what has arrived, until this time. Returns True if nothing is left."""
-        dispatch = self._dispatch
+        dispatch = self.dispatch
         assert dispatch is not None
         opened = dispatch.opened
         done = dispatch.run(until)
@@ -156,7 +158,7 @@ class AmqpConnection:
 
         If work is left, pause reading and continue in a later loop iteration.
         """
-        dispatch = self._dispatch
+        dispatch = self.dispatch
         assert dispatch is not None
         if not done:
             self.formats.hold()
@@ -177,13 +179,13 @@ class AmqpConnection:
 
     def work(self) -> bool:
         """Continue with what has arrived. See `turns.Worker`."""
-        if self._lost or self._engine is None or self._dispatch is None:
+        if self._lost or self._engine is None or self.dispatch is None:
             return False
         until = self._service.iteration.share_ends_s()
         done = self._run(until)
         if done:
             # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
-            self._other_frames = self._engine.frames - self._dispatch.producers.messages
+            self._other_frames = self._engine.frames - self.dispatch.producers.messages
             if not self._pieces.waiting:
                 self.resume(Pause.TURN)
         self._end_turn(done)
@@ -196,7 +198,7 @@ class AmqpConnection:
 
         Those that ask for an answer (AMQP 2.7.4), and those with too much credit.
         """
-        engine, dispatch = self._engine, self._dispatch
+        engine, dispatch = self._engine, self.dispatch
         assert engine is not None
         assert dispatch is not None
         others, self._other_frames = self._other_frames, engine.frames - dispatch.producers.messages
@@ -207,12 +209,12 @@ class AmqpConnection:
             self._wishes += self._echoes.feed(bytes(block))
 
     def _grant_wishes(self) -> None:
-        assert self._dispatch is not None
+        assert self.dispatch is not None
         wishes, self._wishes = self._wishes, []
         if any(wish.excess for wish in wishes):
-            self._dispatch.refuse_excess()
+            self.dispatch.refuse_excess()
         if self._flows is not None and any(wish.echo for wish in wishes):
-            self._flows.echo(self._dispatch.links.values())
+            self._flows.echo(self.dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
         """Start AMQP: the SASL layer has identified the client.
@@ -229,7 +231,7 @@ class AmqpConnection:
             idle_timeout_ms=limits.idle_timeout_ms,
         )
         self._flows = Flows(self._engine)
-        self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
+        self.dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
         self._take(memoryview(leftover), self._service.iteration.ends_s(), waited=True)
 
     # -- bytes out
@@ -294,26 +296,26 @@ class AmqpConnection:
     @property
     def paused(self) -> bool:
         """Whether the node has paused reading from this client."""
-        return bool(self._pauses)
+        return bool(self.pauses)
 
     @property
     def held(self) -> bool:
         """Whether received bytes must wait: for the disk, for the user's quota, or for a new log."""
-        return not self._pauses.isdisjoint(_HOLDING)
+        return not self.pauses.isdisjoint(_HOLDING)
 
     def pause(self, reason: Pause) -> None:
         """Stop reading from this client until no reason is left."""
-        self._pauses.add(reason)
+        self.pauses.add(reason)
         self._channel.pause_reading()
 
     def resume(self, reason: Pause) -> None:
         """Remove this reason for the pause."""
-        self._pauses.discard(reason)
+        self.pauses.discard(reason)
         if self._lost:
             return
-        if not self._pauses:
+        if not self.pauses:
             self._channel.resume_reading()
-        elif Pause.TURN in self._pauses and not self.held:
+        elif Pause.TURN in self.pauses and not self.held:
             self._service.backlog.add(self)
 
     def write_formats(self) -> None:
@@ -328,22 +330,15 @@ class AmqpConnection:
 
     def links_changed(self) -> None:
         """Look at the links again: one needs another kind of service than before."""
-        if self._dispatch is not None:
-            self._dispatch.watch()
+        if self.dispatch is not None:
+            self.dispatch.watch()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
         """Return the link of this connection that carries answers to this address, or None.
 
         Without an address: the only reply link, if there is exactly one.
         """
-        links = (
-            []
-            if self._dispatch is None
-            else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
-        )
-        if address is None:
-            return links[0] if len(links) == 1 else None
-        return next((link for link in links if address in link.grant.addresses), None)
+        return None if self.dispatch is None else reply_link(self.dispatch.links.values(), address)
 
     # -- its life
 
@@ -375,12 +370,12 @@ class AmqpConnection:
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """Return the links for which `wanted` is true."""
         return (
-            [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
+            [] if self.dispatch is None else [link for link in self.dispatch.links.values() if wanted(link)]
         )
 
     def tick(self, now_ms: int) -> None:
         """Send heartbeats, and enforce the time limits for open, tokens and silence."""
-        engine, dispatch = self._engine, self._dispatch
+        engine, dispatch = self._engine, self.dispatch
         if (dispatch is None or not dispatch.opened) and now_ms > self._open_before_ms:
             self._service.warn("open_timeout", peer=self._channel.peer)
             self._channel.abort()
@@ -398,8 +393,10 @@ class AmqpConnection:
                     )
                 )
                 return
+            if now_ms >= dispatch.traffic.due_ms:
+                dispatch.traffic.sample(dispatch.links.values(), now_ms)
             deadline_ms = engine.tick(now_ms)
-            if Pause.TURN not in self._pauses:
+            if Pause.TURN not in self.pauses:
                 self._end_turn(dispatch.run(perf_counter() + TURN_S))
             self._unstall()
             self.flush()
@@ -414,7 +411,7 @@ class AmqpConnection:
 
         Proton cannot check this, because it does not know when the node has paused reading.
         """
-        if self._reads != self._reads_at_tick or self._pauses or not self._heard_ms:
+        if self._reads != self._reads_at_tick or self.pauses or not self._heard_ms:
             self._reads_at_tick, self._heard_ms = self._reads, now_ms
         return now_ms - self._heard_ms >= self._service.limits.idle_timeout_ms
 
@@ -428,9 +425,9 @@ class AmqpConnection:
         The links are not closed one by one: a detach with `closed` ends a link for good, and a client that
         reconnects would not attach it again.
         """
-        if self._engine is not None and self._dispatch is not None:
+        if self._engine is not None and self.dispatch is not None:
             # First the links: the node forgets them, and the effects below concern other connections.
-            self._dispatch.lost()
+            self.dispatch.lost()
             self._engine.close(error)
             self._service.effects.soon()
             self.flush()
@@ -448,12 +445,12 @@ class AmqpConnection:
         self._lost = True
         self._pieces.clear()
         self._service.connections.pop(self, None)
-        if self._dispatch is not None:
-            self._dispatch.lost()
+        if self.dispatch is not None:
+            self.dispatch.lost()
         if self._engine is not None:
             self._engine.free()
             self._engine = None
         self._security.end()
         self._service.effects.carry_out()  # last, so that no effect finds a link of this connection
         # Without references in a circle, the memory is free at once.
-        self._dispatch = self._flows = None
+        self.dispatch = self._flows = None

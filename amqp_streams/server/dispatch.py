@@ -27,6 +27,7 @@ from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.server.links.producers import Producers
 from amqp_streams.server.links.termini import answer_termini, attach_request, require_whole
+from amqp_streams.server.traffic import Traffic
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,
@@ -74,6 +75,7 @@ class Dispatch:
         "opened",
         "peer",
         "producers",
+        "traffic",
     )
 
     def __init__(self, service: Service, owner: Owner, engine: Engine, peer: str) -> None:
@@ -89,6 +91,7 @@ class Dispatch:
         self.links: dict[Pointer, AnyLink] = {}
         self.consumers: dict[ConsumerLink, None] = {}
         self.producers = Producers()
+        self.traffic = Traffic(service.monotonic_ms())
         self._few_producers = False
         self._only_consumers = False
         self._watched: list[ConsumerLink] = []
@@ -416,6 +419,7 @@ class Dispatch:
     def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
         """End one link. The caller carries out the node's effects after all its links have ended."""
         link.alive = False
+        self.traffic.add(link)
         del self.links[link.pointer]
         self._excess.discard(link.pointer)
         account = self._owner.account

@@ -17,11 +17,13 @@ from typing import Final, Protocol
 
 import structlog
 
+from amqp_streams import names
 from amqp_streams.config import Limits, NodeSettings
-from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.errors import StorageError
 from amqp_streams.node import Node
 from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
+from amqp_streams.server.administration.connections import Closable, ConnectionRequests
 from amqp_streams.server.capabilities import announced, offered
 from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
@@ -55,35 +57,21 @@ CURSORS_A_TURN: Final = 50
 log = structlog.get_logger("amqp_streams")
 
 
-class LiveConnection(Protocol):
+class LiveConnection(Closable, Protocol):
     """What the service needs of a connection.
 
     `mechanism`: how the client logged in; None: without a login.
     """
 
-    user: str | None
-    mechanism: str | None
-
     @property
     def identity(self) -> Identity:
         """The user and groups to which access rules apply."""
-
-    @property
-    def channel(self) -> ByteChannel:
-        """The byte stream to the client."""
-
-    @property
-    def admitted(self) -> bool:
-        """Whether the client has passed the SASL layer."""
 
     def flush(self) -> None:
         """Write what Proton has to send."""
 
     def tick(self, now_ms: int) -> None:
         """Send heartbeats and enforce time limits."""
-
-    def shut(self, error: PeerError) -> None:
-        """Close the connection with this error."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """Return the links for which `wanted` is true."""
@@ -114,6 +102,7 @@ class EventService:
             access=Access(settings.access, settings.user_groups),
             redirects=Redirects(settings.redirects),
         )
+        self.node.types[names.CONNECTION_TYPE] = ConnectionRequests(self).operations()
         self.node.sends.split = receiving.split_sections
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)

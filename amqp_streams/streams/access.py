@@ -16,6 +16,8 @@ from amqp_streams.policy import ANONYMOUS, ANYONE, GROUP_PREFIX, AccessRule, Rig
 
 DECISIONS_MAX: Final = 10_000
 """The most cached decisions of an identity, and identities of a node. At the limit, the cache is emptied."""
+ANY_LOG: Final = "*"
+"""The pattern that matches every log."""
 _SHOWN_MAX: Final = 128
 
 _Match = Callable[[str], object]
@@ -36,6 +38,8 @@ class _Rule:
     log: _Match
     group: _Match | None
     """None: any consumer group, or no group."""
+    everywhere: bool = False
+    """The rule is about all logs."""
 
     def allows(self, right: Right, log: str, group: str | None) -> bool:
         """Whether the user has this right on logs with this name.
@@ -80,6 +84,12 @@ class Permissions:
     def sees(self, log: str) -> bool:
         """Whether it may know that the log exists, and see its settings and figures."""
         return self.allows(Right.INFO, log) or self.allows(Right.MANAGE, log)
+
+    @property
+    def administers(self) -> bool:
+        """Whether it has the right `manage` on all logs: one rule gives it for the pattern `*`."""
+        rules = self._rules
+        return rules is None or any(each.everywhere and Right.MANAGE in each.rights for each in rules)
 
     def require(self, right: Right, log: str, group: str | None = None) -> None:
         """Raise unless it has this right.
@@ -172,7 +182,8 @@ EVERYTHING: Final = Access().of(Identity())
 
 def _compiled(rule: AccessRule) -> _Rule:
     group = None if rule.consumer_groups is None else _any_of(rule.consumer_groups)
-    return _Rule(frozenset(rule.users), frozenset(rule.allow), _any_of(rule.logs), group)
+    logs = _any_of(rule.logs)
+    return _Rule(frozenset(rule.users), frozenset(rule.allow), logs, group, ANY_LOG in rule.logs)
 
 
 def _any_of(patterns: Sequence[str]) -> _Match:

@@ -6,7 +6,7 @@ clients use.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import ValidationError
@@ -71,11 +71,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status and body of an answer."""
+    """Status and body of an answer. `audit`: what the log line of the change has besides the request."""
 
     status: int
     description: str
     body: Value = None
+    audit: Mapping[str, str] = field(default_factory=dict)
 
 
 class RequestError(Exception):

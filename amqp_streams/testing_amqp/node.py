@@ -133,6 +133,7 @@ class MemoryChannel:
     """
 
     secure = False
+    protocol = "amqp"
 
     def __init__(self, peer: str, *, loopback: bool = True) -> None:
         self.peer: Final = peer

@@ -2,7 +2,10 @@
 
 import click
 
-from amqp_streams.cli.commands.positions import (
+from amqp_streams.cli.completion import group_names, log_names
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
+from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
+from amqp_streams.cli.terminal.positions import (
     AS_JSON,
     PARTITION,
     TO,
@@ -14,9 +17,6 @@ from amqp_streams.cli.commands.positions import (
     print_positions,
     target,
 )
-from amqp_streams.cli.completion import group_names, log_names
-from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
-from amqp_streams.cli.terminal.console import confirmed, declined, print_json, print_table, report
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import GroupInfo
 

@@ -13,7 +13,6 @@ import click
 
 from amqp_streams import names
 from amqp_streams.cli.commands.info import described, show
-from amqp_streams.cli.commands.positions import cursor_json, group_json
 from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
 from amqp_streams.cli.terminal.console import (
@@ -27,6 +26,7 @@ from amqp_streams.cli.terminal.console import (
 )
 from amqp_streams.cli.terminal.describing import described_lines
 from amqp_streams.cli.terminal.parameters import NAME, Bound
+from amqp_streams.cli.terminal.positions import cursor_json, group_json
 from amqp_streams.cli.terminal.rendering import plain
 from amqp_streams.cli.terminal.setting_options import setting_options
 from amqp_streams.client import (

@@ -82,6 +82,13 @@ def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
     return NotFoundError(f"log {log!r} has no consumer group {group!r}; {advice}")
 
 
+def missing_connection(name: str, known: Iterable[str]) -> NotFoundError:
+    """Return the error for a connection that the node does not have. It suggests the nearest name."""
+    near = get_close_matches(name, list(known), n=1)
+    advice = f"did you mean {near[0]!r}?" if near else "see 'amqp-streams connection list'"
+    return NotFoundError(f"no connection named {name!r}: it may have ended; {advice}")
+
+
 def _unreachable(error: ConnectError) -> str:
     """Return why the connection failed.
 

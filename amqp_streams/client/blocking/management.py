@@ -20,3 +20,7 @@ class Management(Wrapper[aio.Management]):
     describe_group = waits(aio.Management.describe_group)
     reset_group = waits(aio.Management.reset_group)
     delete_group = waits(aio.Management.delete_group)
+    list_connections = waits(aio.Management.list_connections)
+    connection_page = waits(aio.Management.connection_page)
+    describe_connection = waits(aio.Management.describe_connection)
+    close_connection = waits(aio.Management.close_connection)

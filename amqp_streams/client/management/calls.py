@@ -10,6 +10,13 @@ from typing import Final, TypeVar, Unpack
 from amqp_streams import names
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.errors import TimedOutError
+from amqp_streams.client.management.connections import (
+    ConnectionInfo,
+    ConnectionPage,
+    connection_info,
+    connection_page,
+    query_body,
+)
 from amqp_streams.client.management.cursors import (
     CursorInfo,
     GroupInfo,
@@ -54,7 +61,7 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 class Management:
     """Creates, lists, describes, changes and deletes logs.
 
-    Lists, moves and deletes cursors and consumer groups.
+    Lists, moves and deletes cursors and consumer groups. Lists, describes and closes connections.
 
     Each call raises ManagementError with a status (404, 409, …) if the node refuses it. No call is repeated
     when the connection is lost: after ConnectionLostError it is unknown whether the node carried it out.
@@ -155,6 +162,64 @@ class Management:
     async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
         """Delete the cursor and the epochs of a group. Refused (409) while the group has links."""
         await self._ask("DELETE", group, {}, timeout, type_=names.GROUP_TYPE, log=log)
+
+    async def list_connections(
+        self, *, search: str | None = None, sort: str | None = None, timeout: float | None = 30.0
+    ) -> list[ConnectionInfo]:
+        """Return the connections that the user may see: its own, or all with `manage` on all logs.
+
+        `search`, `sort`: see `connection_page`. The list may have 10,000 entries.
+        """
+
+        async def ask() -> list[ConnectionInfo]:
+            page = await self._page(0, None, search, sort)
+            found = [*page.connections]
+            while page.next is not None:
+                page = await self._page(page.next, None, search, sort)
+                found += page.connections
+            return found
+
+        return await within(timeout, "QUERY of the connections", ask())
+
+    async def connection_page(
+        self,
+        *,
+        offset: int = 0,
+        count: int | None = None,
+        search: str | None = None,
+        sort: str | None = None,
+        timeout: float | None = 30.0,
+    ) -> ConnectionPage:
+        """Return at most `count` connections, from the index `offset` on.
+
+        `search`: a part of a user, peer, container-id, group or address, or of the name of a connection or
+        link.
+        `sort`: `since-ms` (the default), `user`, `peer`, `container`, `links`, `unread-bytes`, `events-in`,
+        `events-in-per-second`, and the same with `bytes` and `out`. Numbers are descending.
+        """
+        return await within(timeout, "QUERY of the connections", self._page(offset, count, search, sort))
+
+    async def describe_connection(self, name: str, *, timeout: float | None = 30.0) -> ConnectionInfo:
+        """Return one connection with its links."""
+        return connection_info(await self._ask("READ", name, {}, timeout, type_=names.CONNECTION_TYPE))
+
+    async def close_connection(
+        self, name: str, *, reason: str | None = None, timeout: float | None = 30.0
+    ) -> None:
+        """Close a connection: its client gets `amqp:connection:forced`, the user's name and the reason.
+
+        The node refuses (409) the connection over which the request comes. A client may connect again.
+        """
+        body = {} if reason is None else {names.CONNECTION_REASON: reason}
+        await self._ask("DELETE", name, body, timeout, type_=names.CONNECTION_TYPE)
+
+    async def _page(
+        self, offset: int, count: int | None, search: str | None, sort: str | None
+    ) -> ConnectionPage:
+        body, type_ = query_body(search, sort), names.CONNECTION_TYPE
+        wire = await self._pool.question_wire()
+        at = offset or None
+        return connection_page(await manage(wire, "QUERY", None, body, type_=type_, offset=at, count=count))
 
     async def _list(
         self, what: str, timeout: float | None, *, type_: str = names.LOG_TYPE, log: str | None = None

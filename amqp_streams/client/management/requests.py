@@ -172,11 +172,12 @@ async def manage(
     type_: str = names.LOG_TYPE,
     log: str | None = None,
     offset: int | None = None,
+    count: int | None = None,
 ) -> dict[str, object]:
     """Send one `$management` request and return the body of the answer.
 
-    `log`: the log of the object, unless the object is itself a log. `offset`: for QUERY, the index in the
-    list where the answer begins.
+    `log`: the log of the object, unless it is itself a log. `offset`, `count`: for QUERY, the index in
+    the list where the answer begins, and the most items of the answer.
 
     Raises:
         ManagementError: the status is not 2xx.
@@ -184,7 +185,8 @@ async def manage(
         ConnectionLostError: it is unknown whether the node carried out the request.
     """
     async with wire.questions:
-        return await _manage(wire, operation, name, body, type_=type_, log=log, offset=offset)
+        page = {names.QUERY_OFFSET: offset, names.QUERY_COUNT: count}
+        return await _manage(wire, operation, name, body, type_=type_, log=log, page=page)
 
 
 async def _manage(
@@ -195,7 +197,7 @@ async def _manage(
     *,
     type_: str,
     log: str | None,
-    offset: int | None,
+    page: Mapping[str, int | None],
 ) -> dict[str, object]:
     reply_to, message_id = f"reply-{uuid4().hex}", uuid4().hex
     inbox = _Inbox(wire, names.MANAGEMENT, reply_to)
@@ -215,7 +217,7 @@ async def _manage(
             names.TYPE: type_,
             names.NAME: name,
             names.INFO_LOG: log,
-            names.QUERY_OFFSET: offset,
+            **page,
         }
         properties = {key: value for key, value in given.items() if value is not None}
         request = Event(

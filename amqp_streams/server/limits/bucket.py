@@ -204,6 +204,11 @@ class Throttle:
         now_ms = self._clock_ms()
         return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
 
+    def holds(self, link: Throttled) -> bool:
+        """Whether this link waits for its share."""
+        member = self._members.get(link)
+        return member is not None and member.waits
+
     def leave(self, link: Throttled) -> None:
         """Remove a link that has ended."""
         member = self._members.pop(link, None)

@@ -17,6 +17,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.proton import links, records, sending
 from amqp_streams.proton.pointers import Pointer
+from amqp_streams.server.links import assembling
 from amqp_streams.server.links.consumer import TURN_S, ConsumerLink
 from amqp_streams.server.links.link import Owner, Service
 from amqp_streams.streams.attach import Consuming
@@ -245,7 +246,7 @@ class BatchedLink(ConsumerLink):
         )
         number = draft.offsets[0] if draft.offsets else draft.after
         if self.size_max and len(message) > self.size_max:
-            raise self._too_large(draft.partition, number, len(message))
+            raise assembling.too_large(draft.partition, number, len(message), self.size_max)
         sending.send_record(
             self.pointer,
             attempt=0,

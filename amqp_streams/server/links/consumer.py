@@ -365,7 +365,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
         start += count
         if start < stop:
             # After the records before it were sent and counted.
-            raise self._too_large(partition, chunk.base + start, writer.size + len(chunk.messages[start]))
+            size = writer.size + len(chunk.messages[start])
+            raise assembling.too_large(partition, chunk.base + start, size, self.size_max)
 
     def _send_formatted(self, run: Run, writer: AnnotationWriter, start: int, stop: int) -> tuple[int, int]:
         """`sending.send_records` for records of which some have a message-format that is not 0."""
@@ -398,9 +399,6 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.node.sent(self.grant, run, count)
             self.service.cursors_moved()
 
-    def _too_large(self, partition: int, number: int, size: int) -> PeerError:
-        return assembling.too_large(partition, number, size, self.size_max)
-
     def _send_announced(self, run: Run) -> None:
         """Send the first record of a run with additional annotations."""
         partitions = [partition.index for partition in self.grant.partitions] if self.grant.announce else None
@@ -410,7 +408,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
     def _send_single(self, run: Run, index: int, annotations: bytes, *, delivery_count: int = 0) -> None:
         message = assembling.single(run.chunk, index, annotations, delivery_count)
         if self.size_max and len(message) > self.size_max:
-            raise self._too_large(run.partition.index, run.chunk.base + index, len(message))
+            number, size_max = run.chunk.base + index, self.size_max
+            raise assembling.too_large(run.partition.index, number, len(message), size_max)
         message_format = 0 if run.chunk.formats is None else run.chunk.formats[index]
         if message_format:
             self.owner.write_formats()
@@ -428,6 +427,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
     def _count(self, events: int, size: int, deliveries: int | None = None) -> None:
         # In AMQP's sense (2.6.7): of deliveries, of which a batched one has many events.
         self.delivery_count += deliveries or events
+        self.events += events
+        self.bytes += size
         counters = self.service.node.counters[self.grant.log.name]
         counters.events_out += events
         counters.bytes_out += size

@@ -8,6 +8,7 @@ answers. A change that has begun is completed, also if its link ends.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -22,7 +23,15 @@ from amqp_streams.node.requests import RequestSteps
 from amqp_streams.node.writes import Wait
 from amqp_streams.proton import links, outcomes, sending
 from amqp_streams.proton.pointers import Pointer
-from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Replier, Requester, Service
+from amqp_streams.server.links.link import (
+    AnyLink,
+    IncomingLink,
+    OutgoingLink,
+    Owner,
+    Replier,
+    Requester,
+    Service,
+)
 from amqp_streams.server.links.turns import Turns, Worker
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
@@ -384,3 +393,11 @@ class ReplyLink(OutgoingLink[Replying]):
 
     def _room(self) -> int:
         return links.credit(self.pointer) - len(self.queue) - len(self._reserved)
+
+
+def reply_link(attached: Iterable[AnyLink], address: str | None) -> ReplyLink | None:
+    """See `Owner.reply_link`."""
+    found = [link for link in attached if isinstance(link, ReplyLink)]
+    if address is None:
+        return found[0] if len(found) == 1 else None
+    return next((link for link in found if address in link.grant.addresses), None)

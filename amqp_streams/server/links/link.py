@@ -243,10 +243,22 @@ class Pumped(Protocol):
 class Link(Generic[G_co]):
     """One link.
 
-    Proton owns `pointer`. `grant` is the node's answer to the attach and belongs to this link.
+    Proton owns `pointer`. `grant` is the node's answer to the attach and belongs to this link. `events` and
+    `bytes`: what it has appended or sent, counted once for each batch or run.
     """
 
-    __slots__ = ("alive", "closing", "grant", "name", "owner", "pointer", "service", "session")
+    __slots__ = (
+        "alive",
+        "bytes",
+        "closing",
+        "events",
+        "grant",
+        "name",
+        "owner",
+        "pointer",
+        "service",
+        "session",
+    )
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co) -> None:
         self.service = service
@@ -257,6 +269,7 @@ class Link(Generic[G_co]):
         self.grant = grant
         self.alive = True
         self.closing = False
+        self.events = self.bytes = 0
 
     def close(self, error: PeerError | None = None) -> None:
         """Detach with `closed` and the reason. Transfers that still arrive are dropped."""

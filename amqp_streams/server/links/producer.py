@@ -169,6 +169,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     ) -> tuple[int, str] | None:
         """Append messages. Returns `Receipt.awaited`."""
         receipt = self.service.node.receive(self.grant, messages, self.service.now_ms(), formats)
+        self._count(receipt.parts)
         for index, reason in receipt.refused:
             self._refuse(deliveries[index], reason)
         # Repetitions that are stored already.
@@ -255,6 +256,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if taken.released:
             self._release(delivery)
             return
+        self._count(taken.receipt.parts)
         waits = taken.receipt.waits()
         if not waits:
             self.answer(delivery, taken.refused)
@@ -264,6 +266,11 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             self.service.await_commit(batch, [delivery], wait)
             if wait.queue.alone:
                 self.service.stall(self, wait.queue)
+
+    def _count(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self.events += part.count
+            self.bytes += part.bytes
 
     def _forget_batch(self) -> None:
         if self.waits:

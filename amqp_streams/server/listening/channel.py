@@ -20,6 +20,10 @@ class ByteChannel(Protocol):
         """The address of the client as text: `127.0.0.1:40112`, `[::1]:40112`."""
 
     @property
+    def protocol(self) -> str:
+        """What carries AMQP: `amqp` (TCP) or `websocket`."""
+
+    @property
     def loopback(self) -> bool:
         """Whether the client is a program on this machine."""
 

@@ -40,6 +40,8 @@ log = structlog.get_logger("amqp_streams.server")
 class Channel(asyncio.BufferedProtocol):
     """The ByteChannel over one TCP or TLS connection."""
 
+    protocol = "amqp"
+
     __slots__ = (
         "_buffer",
         "_closing",

@@ -60,6 +60,7 @@ class WebSocketChannel:
     def __init__(self, socket: WebSocket, underneath: Underneath, *, linger_s: float) -> None:
         host, port = (socket.client.host, socket.client.port) if socket.client else ("?", 0)
         self.peer: Final = format_address(host, port)
+        self.protocol: Final = "websocket"
         # Only local programs count as loopback. A web page from anywhere may make a local browser connect to
         # this machine, and a local proxy forwards remote clients.
         forwarded = any(name in socket.headers for name in _FORWARDED)

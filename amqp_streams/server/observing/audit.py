@@ -62,7 +62,8 @@ class Audit:
         elif request.operation not in _READING and answer.status < 300:
             what = {"operation": request.operation, "type": request.type, "name": request.name[:_SHOWN_MAX]}
             where = {"log": request.log[:_SHOWN_MAX]} if request.log else {}
-            log.info("managed", user=_shown(user), **what, **where, status=answer.status)
+            more = {key: value[:_SHOWN_MAX] for key, value in answer.audit.items()}
+            log.info("managed", user=_shown(user), **what, **where, **more, status=answer.status)
 
 
 def _shown(user: str | None) -> str:

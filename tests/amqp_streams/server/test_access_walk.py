@@ -20,6 +20,7 @@ from amqp_streams.server.identity.guard import Login
 from amqp_streams.streams import attach, management
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
+from amqp_streams.wire.codec import decode, encode
 from tests.amqp_streams.decoded import description, mapping
 
 RULES = [
@@ -47,6 +48,7 @@ KINDS: dict[str, Login] = {
     "operator": Login("olga", frozenset({"ops"})),
 }
 LOG, CURSOR, GROUP = names.LOG_TYPE, names.CURSOR_TYPE, names.GROUP_TYPE
+CONNECTION = names.CONNECTION_TYPE
 NOBODY: frozenset[str] = frozenset()
 EVERYBODY = frozenset(KINDS)
 SENDERS = frozenset({"sender", "operator"})
@@ -264,6 +266,28 @@ def lists_of(type_: str, key: str) -> Callable[[Room, str], Outcome]:
     return ask
 
 
+def asks_about_another(operation: str) -> Callable[[Room, str], Outcome]:
+    """A request about the connection of another user."""
+
+    def ask(room: Room, _log: str) -> Outcome:
+        other = EnginePair(room.node, login=Login("everybody"))
+        found = room.node.service.node.manage(
+            management.Request("QUERY", names.CONNECTION_TYPE, "", {"search": "everybody"}, None, None),
+            "everybody",
+        )
+        answer: Any = decode(encode(found.body))[0]
+        (one,) = answer[names.CONNECTIONS]
+        if operation == "QUERY":
+            status, words, body = room.ask("QUERY", names.CONNECTION_TYPE, search=one["name"])
+            return Outcome(bool(body[names.CONNECTIONS]), words)
+        status, words, _ = room.ask(operation, names.CONNECTION_TYPE, one["name"])
+        assert status in {200, 204, management.FORBIDDEN}, (status, words)
+        assert (other.connection.remote_condition is None) is (status != 204)
+        return Outcome(status < 300, words)
+
+    return ask
+
+
 TO = {"position": "@earliest"}
 LONGER_RETENTION: dict[str, Any] = {"retention-ms": 60_000}
 OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[str]]] = {
@@ -340,6 +364,10 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "see a group listed": ((GROUP, "QUERY"), lists(GROUP, "groups"), MANAGERS | MEMBERS),
     "describe a group": ((GROUP, "READ"), asks("READ", GROUP, 200), MANAGERS | MEMBERS),
     "move a group": ((GROUP, "UPDATE"), asks("UPDATE", GROUP, 200, **TO), MANAGERS),
+    # Nobody here has the right to manage all logs: `administration/test_connections.py` has such a user.
+    "see a connection of another": ((CONNECTION, "QUERY"), asks_about_another("QUERY"), NOBODY),
+    "describe a connection of another": ((CONNECTION, "READ"), asks_about_another("READ"), NOBODY),
+    "close a connection of another": ((CONNECTION, "DELETE"), asks_about_another("DELETE"), NOBODY),
     "remove a group": ((GROUP, "DELETE"), asks("DELETE", GROUP, 204), MANAGERS),
 }
 
@@ -366,7 +394,7 @@ def test_no_user_learns_whether_a_log_of_others_exists(operation: str) -> None:
 
 def test_every_kind_of_link_and_every_request_is_in_the_table() -> None:
     requests = {
-        (type_, name) for type_, known in Room("reader").node.service.node._types.items() for name in known
+        (type_, name) for type_, known in Room("reader").node.service.node.types.items() for name in known
     }
     links = {*get_args(attach.Grant), attach.Pending}
     assert {covered for covered, _, _ in OPERATIONS.values()} == requests | links

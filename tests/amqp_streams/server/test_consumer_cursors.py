@@ -248,7 +248,7 @@ def test_a_link_without_a_source_that_is_closed_removes_what_is_kept_under_its_n
 def only_consumers(node: InMemoryNode, pair: EnginePair) -> bool:
     """Return whether the settlements on this connection are handled without a search."""
     (found,) = [wire.connection for wire in node._wires if wire.peer is pair]
-    dispatch = found._dispatch
+    dispatch = found.dispatch
     assert isinstance(dispatch, Dispatch)
     return dispatch._only_consumers
 

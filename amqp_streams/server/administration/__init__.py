@@ -1,0 +1,1 @@
+"""Requests to `$management` about the running node: its connections."""
