@@ -5,10 +5,12 @@ Spark finds the installed source by the package `pyspark_amqpstreams`. If that s
 
 from typing import TYPE_CHECKING
 
+from spark_connector.reporting import reason
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["reason", "register"]
 
 
 def register(spark: "SparkSession") -> None:

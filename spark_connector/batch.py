@@ -17,6 +17,7 @@ from spark_connector.options.settings import read_options
 from spark_connector.planning.offsets import Edge, Offsets
 from spark_connector.planning.ranges import beginning, check_order, plan
 from spark_connector.reading import numbers, partitions_of, report_losses, rows
+from spark_connector.reporting import shortly, shortly_each
 from spark_connector.rows.schema import fitting
 from spark_connector.workers import settle
 
@@ -32,6 +33,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         fitting(schema, self._options.columns)
 
+    @shortly
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks of the batch."""
         options = self._options
@@ -51,6 +53,7 @@ class BatchReader(DataSourceReader):
         settle()
         return found
 
+    @shortly_each
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """Yield the rows of one task."""
         return rows(self._options, self._schema, partition)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from service_parts.extras import needs_extra
+from spark_connector.reporting import shortly
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -36,6 +37,7 @@ class AmqpStreamsDataSource(DataSource):
         """Return the name for `format(…)`."""
         return NAME
 
+    @shortly
     def schema(self) -> "StructType":
         """Return the columns that the options choose, for a query without `.schema(…)`."""
         from spark_connector.options.given import without_catalogue  # noqa: PLC0415
@@ -46,6 +48,7 @@ class AmqpStreamsDataSource(DataSource):
         first_look(options)
         return chosen(options)
 
+    @shortly
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """Return the reader for `spark.read`."""
         with needs_extra(_WHAT, "spark"):
@@ -53,6 +56,7 @@ class AmqpStreamsDataSource(DataSource):
 
         return BatchReader(self.options, schema)
 
+    @shortly
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         """Return the reader for `spark.readStream`."""
         with needs_extra(_WHAT, "spark"):
@@ -60,6 +64,7 @@ class AmqpStreamsDataSource(DataSource):
 
         return StreamReader(self.options, schema)
 
+    @shortly
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return the writer for `write`."""
         with needs_extra(_WHAT, "spark"):
@@ -68,6 +73,7 @@ class AmqpStreamsDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     # The signature is Spark's.
+    @shortly
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802
         """Return the writer for `writeStream`."""
         with needs_extra(_WHAT, "spark"):

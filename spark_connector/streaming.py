@@ -38,6 +38,7 @@ from spark_connector.planning.offsets import Edge, Offsets, StreamOffsets
 from spark_connector.planning.ranges import beginning, plan
 from spark_connector.planning.watching import Watch
 from spark_connector.reading import numbers, partitions_of, report_losses, rows
+from spark_connector.reporting import shortly, shortly_each
 from spark_connector.rows.schema import fitting
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._made = Watch(self._available, self._options.poll_ms, time.monotonic, time.sleep)
         return self._made
 
+    @shortly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         """Limit this run to the events that the logs contain now."""
         self._frozen = self._watch.fresh()
@@ -81,6 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadAllAvailable()
         return ReadMaxRows(self._limits.offsets or _ROWS_MAX)
 
+    @shortly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where the query begins. All calls in one run return the same value."""
         if self._initial is None:
@@ -92,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         return self._initial.json()
 
+    @shortly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch, or `start` itself if nothing is new within `pollInterval`."""
         offsets = Offsets.of(start)
@@ -109,6 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting_since = time.monotonic()
         return end.json()
 
+    @shortly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the ends of the logs at the latest request. Spark's progress computes the lag from them."""
         seen = self._watch.seen
@@ -122,6 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return Offsets(streams).json()
 
+    @shortly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch. The same batch has the same tasks, even after a restart."""
         options = self._options
@@ -134,6 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._filter_checked = True
         return partitions_of(options, planned.ranges)
 
+    @shortly_each
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """Yield the rows of one task."""
         return rows(self._options, self._schema, partition)

@@ -35,7 +35,7 @@ FIRST: Final[tuple[tuple[str, ...], ...]] = (
     (SPARK,),
     (KAFKA,),
     ("tests/web_console/browser/",),
-    ("tests/test_tutorial.py",),
+    ("tests/test_tutorial.py", "tests/test_start.py"),
     ("tests/attack/",),
     # The former wait most of their time, the latter compute.
     ("tests/acceptance/", "tests/simulation"),
@@ -55,6 +55,7 @@ SPREAD: Final = (
     "tests/simulation/test_simulation.py",
     "tests/simulation_gateway/test_simulation_gateway.py",
     "tests/test_extras.py",
+    "tests/test_start.py",
 )
 """Files whose tests may run in any fork: they share nothing, and each takes long."""
 TOGETHER: Final = ("tests/web_console/browser/",)

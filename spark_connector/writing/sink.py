@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, MapType, StringType, StructType
 
 from spark_connector.errors import ConnectorError, OptionError
 from spark_connector.options.settings import WriteOptions, write_options
+from spark_connector.reporting import shortly
 from spark_connector.workers import settle
 from spark_connector.writing.chunks import Chunk, Cutter
 from spark_connector.writing.layout import Column, Layout, plan
@@ -85,12 +86,14 @@ class BatchWriter(DataSourceArrowWriter):
         self._layout = layout
         self._write_id = write_id
 
+    @shortly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task."""
         return _write(
             self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode())
         )
 
+    @shortly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the totals. All rows are durable before Spark calls this."""
         logger.info("written log=%s %s", self._options.stream, _totals(messages))
@@ -109,6 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._layout = layout
 
+    @shortly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task."""
         context = _context()
@@ -121,6 +125,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, self._layout, iterator, f"query/{query}/{batch}", int(batch or 0))
 
     # The names of the parameters are Spark's, here and below.
+    @shortly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the totals. All rows are durable before Spark calls this."""
         logger.info("written log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
