@@ -1,5 +1,5 @@
-"""[io] Replay and redrive of one subscriber, and trials of its filters, for the API: calls the dispatcher,
-and answers with Kubernetes statuses.
+"""[io] Replay and redrive of one subscriber, trials of its filters, and paths of events, for the API: calls
+the dispatcher, and answers with Kubernetes statuses.
 """
 
 import asyncio
@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from knative_gateway.dispatcher.history import HISTORY_MAX
+from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import UnavailableError
 from knative_gateway.offsets import DIGITS, offset_text
-from knative_gateway.ports import EventLog, Start
+from knative_gateway.paths.answering import Paths
+from knative_gateway.ports import CursorStore, EventLog, Route, Start
 from knative_gateway.resources import extensions
 from knative_gateway.resources.objects import Object, moment_ms, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request, check_options
@@ -45,13 +47,25 @@ class Dispatching(Protocol):
     def log_of(self, uid: str) -> str:
         """Return the log that the subscriber reads."""
 
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """All routes, by path."""
+
+    def worker_at(self, path: str) -> RouteWorker | None:
+        """Return the worker of the route at a path; None if it is not served."""
+
 
 class DispatcherReplays:
     """See `api.actions.Replays`."""
 
-    def __init__(self, dispatcher: Dispatching, events: EventLog) -> None:
+    def __init__(self, dispatcher: Dispatching, events: EventLog, cursors: CursorStore) -> None:
         self._dispatcher: Final = dispatcher
         self._trials: Final = Trials(events)
+        paths = Paths(dispatcher, events, cursors, self._trials)
+        self.events: Final = paths.events
+        """See `api.actions.Replays`."""
+        self.trace: Final = paths.trace
+        """See `api.actions.Replays`."""
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
         """Deliver again from `start`, which the caller has validated.

@@ -257,7 +257,7 @@ class Gateway:
             store.cursors,
             settings=ApiSettings(namespaces=Namespaces(self.settings.namespaces)),
             gate=self.gate,
-            replays=DispatcherReplays(dispatcher, event_log),
+            replays=DispatcherReplays(dispatcher, event_log, store.cursors),
             tasks=self.tasks,
             removed=data_plane.removed,
         )

@@ -111,15 +111,15 @@ class Trials:
         """
         # A request that is not valid needs a place as well: to find a mistake in a long expression takes as
         # long as a trial.
-        async with self._place(namespace_of(trigger)):
-            wanted = await _in_thread(partial(wanted_of, trigger, options))
+        async with self.place(namespace_of(trigger)):
+            wanted = await in_thread(partial(wanted_of, trigger, options))
             arrived = [] if wanted.event is not None else [each async for each in self._arrivals(log, wanted)]
-            return {"kind": "Match", "events": await _in_thread(partial(_tried, wanted, arrived))}
+            return {"kind": "Match", "events": await in_thread(partial(_tried, wanted, arrived))}
 
     @asynccontextmanager
-    async def _place(self, namespace: str) -> AsyncIterator[None]:
+    async def place(self, namespace: str) -> AsyncIterator[None]:
         if self._of[namespace] >= WAITING_MAX:
-            words = "too many filters are being tried, please try again later"
+            words = "too many requests look at events of this namespace, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": _RETRY_S})
         self._of[namespace] += 1
         try:
@@ -177,7 +177,7 @@ def _chosen(extents: Extents, partition: int | None) -> list[tuple[int, int, int
     ][:PARTITIONS_MAX]
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
     """Do work in a thread. If the caller is cancelled, it waits for the thread, and so keeps its place."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

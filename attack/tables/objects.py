@@ -14,6 +14,7 @@ from attack.tables.pipelines import flooding, request
 from knative_gateway.api import actions, reviews
 from knative_gateway.api.describing import documents
 from knative_gateway.http import web
+from knative_gateway.paths.asked import LOOKED_AT_MAX, SUBSCRIBERS_MAX
 from knative_gateway.resources.documents.bounds import OBJECT_VALUES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, Kind
 from knative_gateway.resources.patches import json_patches
@@ -28,6 +29,7 @@ VALUES: Final = OBJECT_VALUES_MAX // 2 - 100
 SMALL_VALUES: Final = 1000
 VALUES_VERBS: Final = ("get", "create", "update", "patch", "apply", "JSON patch", "YAML", "unknown fields")
 _BATCH: Final = "application/cloudevents-batch+json"
+_NAMES: Final = {"specversion": "1.0", "id": "1", "source": "/s"}
 
 
 def _clients(room: Room) -> int:
@@ -171,11 +173,14 @@ def _review(path: str) -> Callable[[Room], Iterator[str]]:
 def _action(name: str) -> Callable[[Room], Iterator[str]]:
     def run(room: Room) -> Iterator[str]:
         room.trigger("m", "acted-on", "default", "http://127.0.0.1:9/")
-        path = f"/apis/eventing.knative.dev/v1/namespaces/m/triggers/acted-on/{name}"
+        of = "brokers/default" if name in actions.OF_SOURCES else "triggers/acted-on"
+        path = f"/apis/eventing.knative.dev/v1/namespaces/m/{of}/{name}"
         slow = {"cesql": " OR ".join(["type LIKE '%a%b%c%'"] * 250)}
         bodies: dict[str, object] = {
             actions.REPLAY: {"start": "earliest"},
             actions.MATCH: {"filters": [slow, slow], "events": 100},
+            actions.EVENTS: {"id": "none", "look_at": LOOKED_AT_MAX},
+            actions.TRACE: {"event": {**_NAMES, "type": "a" * 10_000}, "limit": SUBSCRIBERS_MAX},
         }
         body = bodies.get(name, {})
         method = "GET" if name == actions.DELIVERIES else "POST"
@@ -256,7 +261,7 @@ def _made() -> Iterator[Attack]:
         )
     for name in (actions.DELIVERIES, *actions.POSTED):
         yield _attack(
-            f"{name} of a Trigger from many clients",
+            f"{name} of a {'Broker' if name in actions.OF_SOURCES else 'Trigger'} from many clients",
             "turns of requests",
             _action(name),
             f"gateway action {name}",

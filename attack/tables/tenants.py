@@ -35,8 +35,11 @@ def _operations(namespace: str) -> Iterator[Operation]:
         yield "POST", path, {}
     trigger = f"/apis/eventing.knative.dev/v1/namespaces/{namespace}/triggers/to-nina"
     yield "GET", f"{trigger}/{actions.DELIVERIES}", None
-    for name in actions.POSTED:
+    for name in actions.OF_SUBSCRIBERS:
         yield "POST", f"{trigger}/{name}", {"start": "earliest"}
+    for name in actions.OF_SOURCES:
+        path = f"/apis/eventing.knative.dev/v1/namespaces/{namespace}/brokers/default/{name}"
+        yield "POST", path, {"partition": 0, "offset": 0} if name == actions.TRACE else {}
     yield "POST", f"/broker/{namespace}/default", {"specversion": "1.0"}
     yield "POST", f"/channel/{namespace}/default", {"specversion": "1.0"}
 

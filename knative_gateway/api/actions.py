@@ -8,6 +8,10 @@
                             delivers again from there
   POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped; with
                             {"events": [{"partition": 0, "offset": 42}]} only these
+  POST …/NAME/events        of a Broker or Channel: {"events": 20}: its latest events, or with "id" those that
+                            have this id
+  POST …/NAME/trace         of a Broker or Channel: {"partition": 0, "offset": 42}: who gets this event, why
+                            the others do not, and how far it is
   POST …/NAME/match         of a Trigger: {"filters": […], "events": 20}: which of the latest events the
                             filters match, and why not; without filters, those of the Trigger
 """
@@ -32,11 +36,16 @@ RESUME: Final = "resume"
 REPLAY: Final = "replay"
 REDRIVE: Final = "redrive"
 MATCH: Final = "match"
-POSTED: Final = (PAUSE, RESUME, REPLAY, REDRIVE, MATCH)
+EVENTS: Final = "events"
+TRACE: Final = "trace"
+OF_SUBSCRIBERS: Final = (PAUSE, RESUME, REPLAY, REDRIVE, MATCH)
+OF_SOURCES: Final = (EVENTS, TRACE)
+POSTED: Final = (*OF_SUBSCRIBERS, *OF_SOURCES)
+_SOURCES: Final = frozenset({(EVENTING, "Broker"), (MESSAGING, "Channel"), (MESSAGING, "InMemoryChannel")})
 
 
 class Replays(Protocol):
-    """The part of the data plane that delivers events again, and tries filters."""
+    """The part of the data plane that delivers events again, tries filters, and follows events."""
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
         """Deliver again from `start`, in the form of the annotation knative-gateway/start. Return the body of
@@ -63,14 +72,30 @@ class Replays(Protocol):
           StatusError: the request is refused.
         """
 
+    async def events(self, source: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Read stored events of a Broker or Channel. Return the body of the answer.
+
+        Raises:
+          StatusError: the request is refused.
+        """
+
+    async def trace(self, source: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Follow one event of a Broker or Channel. Return the body of the answer.
+
+        Raises:
+          StatusError: the request is refused.
+        """
+
 
 def applies(kind: Kind, subresource: str) -> bool:
     """Return whether objects of a kind have this subresource."""
+    if (kind.group, kind.kind) in _SOURCES:
+        return subresource in OF_SOURCES
     if (kind.group, kind.kind) == (EVENTING, "Trigger"):
-        return subresource in {DELIVERIES, *POSTED}
+        return subresource in {DELIVERIES, *OF_SUBSCRIBERS}
     # A Subscription has no filters.
     is_subscription = (kind.group, kind.kind) == (MESSAGING, "Subscription")
-    return is_subscription and subresource in {DELIVERIES, *POSTED} - {MATCH}
+    return is_subscription and subresource in {DELIVERIES, *OF_SUBSCRIBERS} - {MATCH}
 
 
 class Actions:
@@ -130,8 +155,9 @@ class Actions:
             raise StatusError(501, "NotImplemented", f"{action} is not available on this gateway")
         if action == REDRIVE:
             return await self._replays.redrive(subscriber, options or {})
-        if action == MATCH:
-            return await self._replays.match(subscriber, options or {})
+        if action in {MATCH, EVENTS, TRACE}:
+            looks = {MATCH: self._replays.match, EVENTS: self._replays.events, TRACE: self._replays.trace}
+            return await looks[action](subscriber, options or {})
         return await self._replays.replay(subscriber, start)
 
 

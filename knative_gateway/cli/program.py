@@ -49,6 +49,11 @@ _COMMANDS: Final = {
             "Show the latest failed deliveries of a Trigger or Subscription.",
         ),
         (
+            "trace",
+            "knative_gateway.cli.commands.tracing:trace",
+            "Show who gets an event, why the others do not, and how far it is.",
+        ),
+        (
             "pause",
             "knative_gateway.cli.commands.subscribers:pause",
             "Stop deliveries; events wait in the log.",

@@ -69,6 +69,13 @@ class Window:
         """How many events are not completed, started or not."""
         return self._open
 
+    def has_started(self, offset: str) -> bool:
+        """Return whether an event that is not completed has started. The cost grows with `look_ahead`."""
+        entry = self._first
+        while entry is not None and (entry.completed or entry.offset != offset):
+            entry = entry._after
+        return entry is not None and entry.started
+
     @property
     def ranges(self) -> Sequence[Range]:
         """The completed or skipped ranges above the position, in order. A start is exclusive, an end

@@ -120,6 +120,13 @@ class Cursor:
         completed = self.window.position or positions.BEGINNING
         return completed if is_open else max(completed, read)
 
+    def has_passed(self, offset: str) -> bool:
+        """Return whether an event that is not held is behind the subscriber: it was completed, or its filters
+        did not match it when it was read. Changes nothing.
+        """
+        passed = max(self.reached, self.last, self.read.offset)
+        return offset <= passed or any(after < offset <= last for after, last in self._completed)
+
     @property
     def done(self) -> Sequence[Range]:
         """The completed ranges above `position`, including stored ranges that the reader has not

@@ -165,6 +165,15 @@ class Dispatcher:
         route = self._routes.by_path.get(path)
         return None if route is None else self.workers.get(route.uid)
 
+    def worker_at(self, path: str) -> RouteWorker | None:
+        """Return the worker of the route at a path; None if this gateway does not serve it."""
+        return self._at(path)
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The latest routes, by path."""
+        return self._routes.by_path
+
     @property
     def failing(self) -> Mapping[str, str]:
         """Why subscribers of any route are not served, by uid. The dispatcher retries them."""

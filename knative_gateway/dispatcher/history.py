@@ -14,6 +14,7 @@ import structlog
 from event_formats.amqp_binding.reading import IDENTITY_MAX
 from knative_gateway.delivery import Attempt, To
 from knative_gateway.delivery.dead_letter import without_login
+from knative_gateway.delivery.recent import Recent
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Failure
@@ -33,9 +34,12 @@ log = structlog.get_logger(__name__)
 
 
 class History:
-    """The failures of one subscriber that are not stored yet."""
+    """The failures of one subscriber that are not stored yet. `recent`: its latest successful deliveries,
+    which are never stored.
+    """
 
     def __init__(self) -> None:
+        self.recent: Final = Recent()
         # The deque drops the oldest failure itself: a subscriber that fails every event must not fill memory
         # while the store is unavailable.
         self._failures: deque[Failure] = deque(maxlen=HISTORY_MAX)
@@ -79,6 +83,11 @@ class History:
 
     def __bool__(self) -> bool:
         return bool(self._failures)
+
+    @property
+    def held(self) -> Sequence[Failure]:
+        """The failures that are not stored yet, the latest first."""
+        return list(self._failures)[::-1]
 
     def take(self) -> Sequence[Failure]:
         """Remove and return all failures in order to store them. Call `give_back` if storing fails."""

@@ -36,7 +36,7 @@ class RouteWorker:
     """Serves one route until `close` or `end`.
 
     `wanted`: the latest route. `served`: the route that is served now. `failing`: why subscribers are not
-    served, by uid.
+    served, by uid. `index`: the filters of the served subscribers, by uid.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RouteWorker:
         self._context: Final = context
         self._store: Final = store
         self._changed: Final = changed
-        self._index: Final[Index[str]] = Index()
+        self.index: Final[Index[str]] = Index()
         self._ends: Mapping[int, str] = {}
         self._gone: Mapping[int, str] = {}
         self._incarnation = ""
@@ -452,8 +452,8 @@ class RouteWorker:
         reader = self.readers.get(number)
         if reader is None:
             events, log_name = self._context.log, self.wanted.log
-            reader = self.readers[number] = PartitionReader(events, log_name, number, self._index)
+            reader = self.readers[number] = PartitionReader(events, log_name, number, self.index)
         return reader
 
     def _reindex(self) -> None:
-        self._index.become([(uid, dispatcher.spec.filters) for uid, dispatcher in self.dispatchers.items()])
+        self.index.become([(uid, dispatcher.spec.filters) for uid, dispatcher in self.dispatchers.items()])

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from knative_gateway import replaying
+from knative_gateway.dispatcher.worker import RouteWorker
+from knative_gateway.ports import Route
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.resources.refusals import StatusError
+from tests.knative_gateway.dispatcher.rig import MemoryCursorStore
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 TRIGGER = {"metadata": {"uid": "u-1"}}
@@ -45,6 +48,14 @@ class Dispatcher:
         self._know(uid)
         return "broker.log"
 
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        return {}
+
+    def worker_at(self, path: str) -> RouteWorker | None:
+        self.told.append(("path", path))
+        return None
+
 
 @pytest.mark.parametrize(
     ("start", "told"),
@@ -57,7 +68,9 @@ class Dispatcher:
 )
 async def test_every_start_is_understood(start: str, told: tuple[str, object]) -> None:
     dispatcher = Dispatcher()
-    assert await DispatcherReplays(dispatcher, MemoryEventLog()).replay(TRIGGER, start) == {
+    assert await DispatcherReplays(dispatcher, MemoryEventLog(), MemoryCursorStore()).replay(
+        TRIGGER, start
+    ) == {
         "kind": "Replay",
         "uid": "u-1",
         "start": start,
@@ -66,17 +79,21 @@ async def test_every_start_is_understood(start: str, told: tuple[str, object]) -
 
 
 async def test_a_redrive_returns_the_number_of_events() -> None:
-    assert await DispatcherReplays(Dispatcher(), MemoryEventLog()).redrive(TRIGGER, {}) == {
+    assert await DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore()).redrive(
+        TRIGGER, {}
+    ) == {
         "kind": "Redrive",
         "uid": "u-1",
         "events": 3,
     }
     with pytest.raises(StatusError, match="not have an option 'x'"):
-        await DispatcherReplays(Dispatcher(), MemoryEventLog()).redrive(TRIGGER, {"x": 1})
+        await DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore()).redrive(
+            TRIGGER, {"x": 1}
+        )
 
 
 async def test_a_subscriber_that_is_not_served_is_reported_as_such() -> None:
-    replays = DispatcherReplays(Dispatcher(), MemoryEventLog())
+    replays = DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore())
     with pytest.raises(StatusError, match="not served now"):
         await replays.replay({"metadata": {"uid": "other"}}, "earliest")
     with pytest.raises(StatusError, match="not served now"):
@@ -88,7 +105,9 @@ async def test_a_subscriber_that_is_not_served_is_reported_as_such() -> None:
 async def test_a_redrive_of_selected_events_names_them() -> None:
     dispatcher = Dispatcher()
     events = [{"partition": 0, "offset": 42}, {"partition": 3, "offset": 0}]
-    answer = await DispatcherReplays(dispatcher, MemoryEventLog()).redrive(TRIGGER, {"events": events})
+    answer = await DispatcherReplays(dispatcher, MemoryEventLog(), MemoryCursorStore()).redrive(
+        TRIGGER, {"events": events}
+    )
     assert answer["events"] == 2
     assert dispatcher.told == [("redrive", {(0, f"{42:016d}"), (3, f"{0:016d}")})]
 
@@ -112,7 +131,9 @@ async def test_a_redrive_of_selected_events_names_them() -> None:
 async def test_a_selection_that_is_not_valid_delivers_nothing(events: object) -> None:
     dispatcher = Dispatcher()
     with pytest.raises(StatusError, match="events must be a list of 1 to 100 events"):
-        await DispatcherReplays(dispatcher, MemoryEventLog()).redrive(TRIGGER, {"events": events})
+        await DispatcherReplays(dispatcher, MemoryEventLog(), MemoryCursorStore()).redrive(
+            TRIGGER, {"events": events}
+        )
     assert dispatcher.told == []
 
 
@@ -125,16 +146,21 @@ async def test_the_lag_is_unknown_while_the_subscriber_is_not_served_or_the_log_
             return {}
 
     monkeypatch.setattr(replaying, "LAGS_S_MAX", 0.05)
-    replays = DispatcherReplays(Dispatcher(), MemoryEventLog())
+    replays = DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore())
     assert await replays.lags(TRIGGER, {0: "1"}) == {0: 5}
     assert await replays.lags({"metadata": {"uid": "other"}}, {0: "1"}) == {}
-    assert await DispatcherReplays(Silent(), MemoryEventLog()).lags(TRIGGER, {0: "1"}) == {}
+    assert (
+        await DispatcherReplays(Silent(), MemoryEventLog(), MemoryCursorStore()).lags(TRIGGER, {0: "1"}) == {}
+    )
 
 
 async def test_filters_are_tried_with_the_events_of_the_log() -> None:
     events = MemoryEventLog()
     await events.ensure("broker.log", partitions=1, retention_ms=None)
-    assert await DispatcherReplays(Dispatcher(), events).match(TRIGGER, {}) == {"kind": "Match", "events": []}
+    assert await DispatcherReplays(Dispatcher(), events, MemoryCursorStore()).match(TRIGGER, {}) == {
+        "kind": "Match",
+        "events": [],
+    }
 
 
 async def test_a_partition_that_the_log_does_not_have_is_refused() -> None:
@@ -143,5 +169,23 @@ async def test_a_partition_that_the_log_does_not_have_is_refused() -> None:
             raise ValueError("offset: the log has no partition 99; it has 4, from 0 on")
 
     with pytest.raises(StatusError, match="no partition 99") as refused:
-        await DispatcherReplays(Refusing(), MemoryEventLog()).replay(TRIGGER, "offset=99=0")
+        await DispatcherReplays(Refusing(), MemoryEventLog(), MemoryCursorStore()).replay(
+            TRIGGER, "offset=99=0"
+        )
     assert refused.value.code == 400
+
+
+@pytest.mark.parametrize("options", [{}, {"partition": 0, "offset": 1}])
+async def test_events_of_a_broker_that_is_not_served_are_not_read(options: Mapping[str, object]) -> None:
+    dispatcher = Dispatcher()
+    replays = DispatcherReplays(dispatcher, MemoryEventLog(), MemoryCursorStore())
+    broker = {
+        "kind": "Broker",
+        "apiVersion": "eventing.knative.dev/v1",
+        "metadata": {"name": "b", "uid": "u"},
+    }
+    look = replays.trace if options else replays.events
+    with pytest.raises(StatusError, match="not served now") as refused:
+        await look(broker, options)
+    assert refused.value.code == 503
+    assert dispatcher.told == [("path", "/broker//b")]

@@ -171,11 +171,11 @@ def _paths(kind: Kind) -> dict[str, object]:
     if actions.applies(kind, actions.DELIVERIES):
         get = _operation(kind, "get", _ANYTHING, [])
         paths[f"{inside}/{kind.plural}/{{name}}/{actions.DELIVERIES}"] = {"get": get, "parameters": named}
-        for action in (each for each in actions.POSTED if actions.applies(kind, each)):
-            paths[f"{inside}/{kind.plural}/{{name}}/{action}"] = {
-                "post": _operation(kind, "connect", _ANYTHING, [], _ANYTHING),
-                "parameters": named,
-            }
+    for action in (each for each in actions.POSTED if actions.applies(kind, each)):
+        paths[f"{inside}/{kind.plural}/{{name}}/{action}"] = {
+            "post": _operation(kind, "connect", _ANYTHING, [], _ANYTHING),
+            "parameters": named,
+        }
     return paths
 
 

@@ -3,20 +3,19 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Final
 
 import click
 
-from knative_gateway.cli.client import Client, Resource
+from knative_gateway.cli.client import Client
+from knative_gateway.cli.commands.targets import path_of
 from knative_gateway.cli.completion import subscribers
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.starts import FORMS, written_start
-from knative_gateway.errors import GatewayError
-from knative_gateway.resources.objects import Object, child, entries, name_of, number, text
+from knative_gateway.resources.objects import Object, child, entries, number, text
 
-KINDS: Final = frozenset({"Trigger", "Subscription"})
+KINDS: Final = ("Trigger", "Subscription")
 
 
 def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
@@ -27,47 +26,8 @@ def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:
-    """Return the path of an action on `trigger/NAME`, on `subscription/NAME`, or on NAME if only one kind has
-    it.
-
-    Raises:
-      click.UsageError: the kind is wrong, or both kinds have the name.
-      GatewayError: neither a Trigger nor a Subscription has the name.
-    """
-    space = namespace or "default"
-    kind, slash, name = subscriber.rpartition("/")
-    resources = (
-        [resource for resource in client.named(kind) if resource.kind in KINDS]
-        if slash
-        else _having(client, name, space)
-    )
-    if len(resources) != 1 or not name:
-        message = f"{subscriber!r} is not trigger/NAME or subscription/NAME"
-        if len(resources) > 1:
-            message = (
-                f"{name!r} is the name of a Trigger and of a Subscription: write trigger/{name} or"
-                f" subscription/{name}"
-            )
-        raise click.UsageError(message)
-    return resources[0].path(space, name, action)
-
-
-def _having(client: Client, name: str, namespace: str) -> list[Resource]:
-    """Return the kinds that have an object with this name."""
-    kinds = [resource for resource in client.resources() if resource.kind in KINDS]
-    names = {
-        resource: [
-            name_of(child(each)) for each in entries(client.ask("GET", resource.path(namespace))[1], "items")
-        ]
-        for resource in kinds
-    }
-    found = [resource for resource in kinds if name in names[resource]]
-    if not found:
-        near = get_close_matches(name, [one for each in names.values() for one in each], n=1)
-        advice = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"no Trigger or Subscription named {name!r} in the namespace {namespace}{advice}"
-        raise GatewayError(message)
-    return found
+    """Return the path of an action on a Trigger or Subscription. See `path_of`."""
+    return path_of(client, subscriber, namespace, action, KINDS)
 
 
 @click.command(short_help="Show the latest failed deliveries of a Trigger or Subscription.")

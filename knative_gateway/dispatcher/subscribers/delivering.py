@@ -204,7 +204,7 @@ class SubscriberDispatcher:
         # one.
         self.scheduler.accepted(elapsed_ms)
         self._end(attempt)
-        self.state.accepted(attempt.arrival)
+        self.state.accepted(attempt.arrival, elapsed_ms)
         self._complete(attempt)
 
     def unfinished(self, attempt: FirstAttempt, answer: Answer | None) -> None:

@@ -11,8 +11,11 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.delivery import Action, Answer, Done, Plan, Post, Store, To, succeeded
+from event_formats.attributes import text_of
+from event_formats.event import CloudEvent
+from knative_gateway.delivery import Action, Answer, Done, End, Plan, Post, Store, To, succeeded
 from knative_gateway.delivery.backoff import spread_ms
+from knative_gateway.delivery.recent import Reply
 from knative_gateway.dispatcher.arrival import LARGE_BYTES, Arrival
 from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
@@ -48,11 +51,16 @@ class PlannedDelivery:
             action = self._noted(next_action(plan, answer, self._scheduler.clock_ms()), plan)
         while not isinstance(action, Done):
             if isinstance(action, Post):
-                action = next_action(plan, await self._posted(action), self._scheduler.clock_ms())
+                post = action
+                action = next_action(plan, await self._posted(post), self._scheduler.clock_ms())
+                if post.to is To.REPLY and isinstance(action, Done) and action.end is End.COMPLETED:
+                    self._note_reply(post.event)
             elif isinstance(action, Store):
                 problem = await store_reply(action, self._state.context.log, self._state.context.now_ms)
                 # A reply that is stored counts when it is durable, not when it arrives.
-                self._state.figures.replied += problem is None
+                if problem is None:
+                    self._state.figures.replied += 1
+                    self._note_reply(action.event)
                 action = plan.stored(problem, self._scheduler.clock_ms())
             else:
                 await self._pause(action.until_ms)
@@ -64,6 +72,12 @@ class PlannedDelivery:
                     action = plan.resumed()
             action = self._noted(action, plan)
         return action
+
+    def _note_reply(self, event: CloudEvent) -> None:
+        arrival, names = self._arrival, event.attributes
+        reply_id, source = (text_of(names.get(name, "")) for name in ("id", "source"))
+        now_ms = self._state.context.now_ms()
+        self._state.history.recent.replied(Reply(arrival.partition, arrival.offset, now_ms, reply_id, source))
 
     def _planned(self, spec: Subscriber) -> Plan:
         assert self._arrival.event is not None

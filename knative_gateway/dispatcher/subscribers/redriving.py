@@ -55,6 +55,10 @@ class Redrive(Source):
         """Whether an event waits, is being read, or is in flight."""
         return bool(self._wanted)
 
+    def has(self, partition: int, offset: str) -> bool:
+        """Return whether an event waits, is being read, or is in flight."""
+        return any((each.partition, each.offset) == (partition, offset) for each in self._wanted)
+
     def next(self) -> Listed | None:
         """Return the next event to read; None if all events were read."""
         return self._waiting.popleft() if self._waiting else None

@@ -65,6 +65,10 @@ class Source:
         self._open[number] = arrival
         self.held.add(arrival.size)
 
+    def holds(self, number: str) -> bool:
+        """Return whether an event is held: it was read, and is not completed."""
+        return number in self._open
+
     def take(self) -> tuple[Entry, Arrival]:
         """Return the next event to begin. The window must have one."""
         entry = self.window.take()

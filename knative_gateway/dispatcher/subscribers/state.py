@@ -118,26 +118,25 @@ class SubscriberState:
         reason = "the log was deleted and created again: its events are delivered from the first one"
         self.history.remark(self.context.now_ms(), 0, "", reason, "log made again")
 
-    def age_ms(self, arrival: Arrival) -> int:
-        """Return the time since an event was stored: from 0 to `AGE_MAX_MS`, even if a clock is wrong."""
-        return min(max(0, self.context.now_ms() - arrival.timestamp_ms), AGE_MAX_MS)
-
-    def accepted(self, arrival: Arrival) -> None:
-        """Count an event whose first attempt succeeded."""
-        self.figures.end_to_end.note(self.age_ms(arrival))
+    def accepted(self, arrival: Arrival, took_ms: int) -> None:
+        """Count and note an event whose first attempt succeeded."""
+        now_ms = self.context.now_ms()
+        self.figures.end_to_end.note(_age_ms(arrival, now_ms))
         self.figures.delivered += 1
+        self.history.recent.note(arrival.partition, arrival.offset, now_ms, took_ms)
 
     def ended(self, arrival: Arrival, done: Done) -> None:
         """Count and record the end of a delivery with a plan."""
-        figures = self.figures
-        figures.end_to_end.note(self.age_ms(arrival))
+        figures, now_ms = self.figures, self.context.now_ms()
+        figures.end_to_end.note(_age_ms(arrival, now_ms))
         figures.replies_expired += done.reply_expired
         if done.end is End.COMPLETED:
             figures.delivered += 1
+            self.history.recent.note(arrival.partition, arrival.offset, now_ms, None)
             return
         self.gave_up(done.end, "" if done.failure is None else done.failure.reason)
         if done.failure is not None:
-            self.history.note(self.context.now_ms(), arrival, done.failure, done.end.value)
+            self.history.note(now_ms, arrival, done.failure, done.end.value)
 
     def gave_up(self, end: End, reason: str) -> None:
         """Count a dropped or dead-lettered event.
@@ -177,3 +176,8 @@ class SubscriberState:
 
     def _names(self) -> dict[str, str]:
         return {"kind": self.spec.kind, "namespace": self.spec.namespace, "name": self.spec.name}
+
+
+def _age_ms(arrival: Arrival, now_ms: int) -> int:
+    """Return the time since an event was stored: from 0 to `AGE_MAX_MS`, even if a clock is wrong."""
+    return min(max(0, now_ms - arrival.timestamp_ms), AGE_MAX_MS)

@@ -36,6 +36,18 @@ class Recorder:
         self.asked.append(("match", options))
         return {"events": []}
 
+    async def events(
+        self, source: Mapping[str, object], options: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        self.asked.append(("events", source["kind"]))
+        return {"events": []}
+
+    async def trace(
+        self, source: Mapping[str, object], options: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        self.asked.append(("trace", options))
+        return {"subscribers": []}
+
 
 async def test_the_history_shows_failures_and_positions(api: Api, store: Store) -> None:
     uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
@@ -114,3 +126,25 @@ async def test_the_positions_have_the_lag_of_the_data_plane(store: Store) -> Non
 async def test_an_operation_without_an_implementation_is_not_implemented(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger())
     assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "earliest"})).code == 501
+
+
+async def test_events_and_paths_are_those_of_brokers_and_channels(store: Store) -> None:
+    recorder = Recorder()
+    api = Api(store.resources, store.cursors, replays=recorder)
+    await api.start()
+    broker = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}}
+    await call(api, "POST", BROKERS, broker)
+    await call(api, "POST", TRIGGERS, trigger())
+    assert (await call(api, "POST", f"{BROKERS}/b/events", {})).json == {"events": []}
+    assert (await call(api, "POST", f"{BROKERS}/b/trace", {"offset": 1})).json == {"subscribers": []}
+    assert recorder.asked == [("events", "Broker"), ("trace", {"offset": 1})]
+    assert (await call(api, "GET", f"{BROKERS}/b/trace")).code == 405
+    assert (await call(api, "POST", f"{BROKERS}/b/trace", [1])).code == 400
+    for path in (
+        f"{BROKERS}/none/events",
+        f"{BROKERS}/b/redrive",
+        f"{TRIGGERS}/t/trace",
+        f"{TRIGGERS}/t/events",
+    ):
+        assert (await call(api, "POST", path, {})).code == 404
+    await api.close()
