@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from web_console.gateway.rows import TEXT_MAX
+from web_console.gateway.rows import TEXT_MAX, TITLES
 from web_console.showing.times import time_ms
 
 CONDITIONS_MAX: Final = 50
@@ -42,7 +42,7 @@ class Failure:
     """A failed attempt, or the end of a delivery that failed.
 
     `position`: `PARTITION:OFFSET`. `choice`: the name of the field that selects the event for a redrive;
-    empty: it cannot be selected.
+    empty: it cannot be selected. `is_event`: it is about one event, whose path can be shown.
     """
 
     at_ms: int | None
@@ -54,6 +54,7 @@ class Failure:
     body: str
     end: str
     choice: str = ""
+    is_event: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What the page shows. `spec`: as JSON, with the filters. `counts`: the counters of deliveries."""
+    """What the page shows. `source_kind`: of the Broker or Channel, in lower case; empty: another kind than
+    those of the map. `spec`: as JSON, with the filters. `counts`: the counters of deliveries.
+    """
 
     source: str
+    source_kind: str
     subscriber: str
     sink: str
     is_paused: bool
@@ -87,6 +91,9 @@ def details_of(document: Mapping[str, Any], deliveries: Mapping[str, Any]) -> De
     channel = _map(spec.get("channel"))
     return Details(
         _text(spec.get("broker") or channel.get("name")),
+        kind
+        if (kind := "broker" if spec.get("broker") else _text(channel.get("kind")).lower()) in TITLES
+        else "",
         _text(physical.get("subscriberUri") or physical.get("replyUri")),
         _text(physical.get("deadLetterSinkUri")),
         _map(metadata.get("annotations")).get(_PAUSED) == "true",
@@ -167,6 +174,7 @@ def _failures(listed: Sequence[Mapping[str, Any]]) -> Iterator[Failure]:
 def _failure(each: Mapping[str, Any]) -> Failure:
     event = " ".join(_text(each.get(name)) for name in ("event_source", "event_id")).strip()
     offset = _number(each.get("offset"))
+    partition = _number(each.get("partition"))
     return Failure(
         _number(each.get("at_ms")),
         event,
@@ -176,6 +184,7 @@ def _failure(each: Mapping[str, Any]) -> Failure:
         _text(each.get("reason")),
         _text(each.get("body"), _BODY_MAX),
         _text(each.get("end")),
+        is_event=offset is not None and partition is not None and bool(event),
     )
 
 

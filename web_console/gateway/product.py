@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from web_console.gateway import mapping, receiving, trying
+from web_console.gateway import mapping, receiving, sources, trying
 from web_console.gateway.api import ApiError, AwayError, status_of
 from web_console.gateway.session import away_words, log_in
 from web_console.product import Product
@@ -20,6 +20,10 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/map/figures", with_session(mapping.figures)),
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.show)),
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.attempt), methods=["POST"]),
+        Route("/sources/{kind}/{namespace}/{name}", with_session(sources.show)),
+        Route("/sources/{kind}/{namespace}/{name}/event", with_session(sources.event)),
+        Route("/sources/{kind}/{namespace}/{name}/given", with_session(sources.draft)),
+        Route("/sources/{kind}/{namespace}/{name}/given", with_session(sources.given), methods=["POST"]),
         Route("/map/{kind}/{namespace}/{name}", with_session(receiving.show)),
         Route("/map/{kind}/{namespace}/{name}/stream", with_session(receiving.stream)),
         Route("/map/{kind}/{namespace}/{name}/{action}", with_session(receiving.act), methods=["POST"]),

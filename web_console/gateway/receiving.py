@@ -58,7 +58,11 @@ async def stream(request: Request, session: GatewaySession) -> Response:
         details = await _details(request, session)
         took_s = time.monotonic() - begun_s
         html = console_of(request).render(
-            "receiver_part.html", here=_here(request), session=session, details=details
+            "receiver_part.html",
+            here=_here(request),
+            source=_source(request, details),
+            session=session,
+            details=details,
         )
         return server_event("html", html), took_s
 
@@ -69,6 +73,12 @@ def _here(request: Request) -> str:
     """Return the path of the page."""
     parts = (quote(str(request.path_params[name]), safe="") for name in ("kind", "namespace", "name"))
     return f"{root_of(request)}/map/{'/'.join(parts)}"
+
+
+def _source(request: Request, details: Details) -> str:
+    """Return the path of the page of the Broker or Channel."""
+    parts = (details.source_kind, str(request.path_params["namespace"]), details.source)
+    return f"{root_of(request)}/sources/{'/'.join(quote(part, safe='') for part in parts)}"
 
 
 async def _details(request: Request, session: GatewaySession) -> Details:
@@ -128,6 +138,7 @@ async def _page(
         namespace=request.path_params["namespace"],
         name=request.path_params["name"],
         here=_here(request),
+        source=_source(request, details),
         details=details,
         typed={name: (form or {}).get(name, "") for name in _TYPED},
         problem=problem,

@@ -14,8 +14,8 @@ spec: {{broker: big, subscriber: {{uri: "http://127.0.0.1:9/"}}}}"""
 
 def test_the_map_leads_from_a_broker_to_its_triggers_subscribers_and_sinks(reader: Person) -> None:
     page = reader.get("/map?namespace=weather").text
-    assert "Broker temps</h2>" in page
-    assert "InMemoryChannel temps-channel</h2>" in page
+    assert 'Broker <a href="/sources/broker/weather/temps">temps</a></h2>' in page
+    assert "temps-channel</a></h2>" in page
     for words in ("temps-kept", "http://127.0.0.1:9/temps", "http://127.0.0.1:9/dead", "temps-subscriber"):
         assert words in page
     # The Broker of this Trigger does not exist.
