@@ -47,6 +47,13 @@ from amqp_streams.client.management.connections import (
 from amqp_streams.client.management.cursors import CursorInfo, CursorPosition, GroupInfo
 from amqp_streams.client.management.extents import LogExtent, PartitionExtent
 from amqp_streams.client.management.info import LogInfo, LogSummary, PartitionInfo
+from amqp_streams.client.management.node import (
+    NodeChange,
+    NodeInfo,
+    NodeSetting,
+    NodeWarning,
+    Used,
+)
 from amqp_streams.client.options import (
     ACCEPTED,
     EARLIEST,
@@ -109,6 +116,10 @@ __all__ = [
     "LogSummary",
     "Management",
     "ManagementError",
+    "NodeChange",
+    "NodeInfo",
+    "NodeSetting",
+    "NodeWarning",
     "Outcome",
     "OwnershipLostError",
     "PartitionExtent",
@@ -133,6 +144,7 @@ __all__ = [
     "TimedOutError",
     "TlsOptions",
     "Traffic",
+    "Used",
     "connect",
     "sql_filter",
 ]

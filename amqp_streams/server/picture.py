@@ -52,11 +52,13 @@ class Service(Protocol):
     quotas: Quotas
     audit: Audit
     ready: bool
-    connections_max: int
 
     @property
     def connections(self) -> Collection[Connection]:
         """The open connections."""
+
+    def uses(self) -> dict[str, Use]:
+        """How much of each limit is in use."""
 
 
 def picture(service: Service) -> Steps[NodeStatus]:
@@ -74,7 +76,7 @@ def picture(service: Service) -> Steps[NodeStatus]:
         producer_links=producer_links,
         consumer_links=consumer_links,
         pending_bytes=service.store.pending_bytes,
-        uses=_uses(service),
+        uses=service.uses(),
         request_seconds=service.turns.seconds,
         faults=dict(service.regular.faults),
         hindered=service.regular.hindrance(),
@@ -101,15 +103,3 @@ def _links(connections: Sequence[Connection]) -> Steps[tuple[int, int]]:
             since = 0
             yield
     return producers, consumers
-
-
-def _uses(service: Service) -> dict[str, Use]:
-    """How much of each limit of the node is in use, by the name of the limit."""
-    limits = service.limits
-    return {
-        "pending_bytes": Use(service.store.pending_bytes, limits.pending_bytes),
-        "connections": Use(len(service.connections), service.connections_max),
-        **service.node.uses(),
-        **service.turns.uses(),
-        **service.store.facts().uses,
-    }

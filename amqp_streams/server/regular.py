@@ -62,6 +62,11 @@ class Regular:
         if self._ticker is not None:
             self._ticker.cancel()
 
+    @property
+    def clock_ahead_ms(self) -> int:
+        """By how much the system clock jumped ahead of the clock that retention uses."""
+        return self._clock.ahead_ms
+
     def hindrance(self) -> str | None:
         """Why the node accepts no events, or which regular work fails. None if it works normally."""
         if self._failing:

@@ -6,6 +6,7 @@ that is still allowed is not affected. Settings that need a restart are named in
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -14,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.node import revoked
+from amqp_streams.server.administration.machine import certificate_expires_ms
 from amqp_streams.server.identity.guard import Guard
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.tls import TlsContext
@@ -35,6 +37,10 @@ AT_ONCE: Final = (
     "user_groups",
 )
 """Settings that take effect when they are read again. The others need a restart."""
+AT_ONCE_NAMES: Final = (*AT_ONCE, "redirect")
+"""By all their names: a file has `[[redirect]]`."""
+RELOAD: Final = "RELOAD"
+"""The operation in the list of changes. SIGHUP has no user."""
 PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
 """The mechanisms with which a client is authenticated by the users file."""
 
@@ -55,7 +61,7 @@ class Reloaded(StrEnum):
     NONE = "not configured"
 
 
-def reload_parts(parts: Mapping[str, Callable[[], Reloaded]]) -> None:
+def reload_parts(parts: Mapping[str, Callable[[], Reloaded]]) -> Mapping[str, Reloaded]:
     """Read each part again, independently of the others, and log the results."""
     results = {name: _reload_part(name, part) for name, part in parts.items()}
     written = {name: str(result) for name, result in results.items()}
@@ -63,6 +69,18 @@ def reload_parts(parts: Mapping[str, Callable[[], Reloaded]]) -> None:
         log.error("reload_incomplete", **written)
     else:
         log.info("reloaded", **written)
+    return results
+
+
+def note_reload(service: EventService, results: Mapping[str, Reloaded], certificate: Path | None) -> None:
+    """Note the results of a reload for people who ask the node. `certificate`: of the TLS listeners."""
+    about = service.about
+    about.reload_failed = sorted(name for name, result in results.items() if result is Reloaded.FAILED)
+    about.certificate_expires_ms = certificate_expires_ms(certificate)
+    if results.get("settings") is Reloaded.CHANGED:
+        about.settings.reload()
+    written = {name: str(result) for name, result in results.items() if result is not Reloaded.NONE}
+    service.audit.changes.add(None, RELOAD, names.NODE_TYPE, details=written)
 
 
 def _reload_part(name: str, part: Callable[[], Reloaded]) -> Reloaded:
@@ -85,6 +103,7 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread | None) 
     old = service.settings
     changed = set(differences(old, new))
     later = sorted(name for name in changed if name.split(".")[0] not in AT_ONCE)
+    service.about.restart_needed = later
     if later:
         log.warning("restart_needed", settings=", ".join(later))
     # Only the settings that may change: the others stay as the node started with them.

@@ -19,6 +19,8 @@ from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
+from amqp_streams.server.administration.machine import certificate_expires_ms
+from amqp_streams.server.administration.settings_in_force import SettingsInForce, Shown
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.console import Console, node_url
 from amqp_streams.server.garbage import Garbage
@@ -34,7 +36,9 @@ from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.opening import open_store
 from amqp_streams.server.reload import (
+    AT_ONCE_NAMES,
     Reread,
+    note_reload,
     reload_certificates,
     reload_parts,
     reload_settings,
@@ -56,11 +60,17 @@ log = structlog.get_logger("amqp_streams")
 Ready = Callable[[dict[str, list[str]]], None]
 
 
-def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
+def run(
+    settings: NodeSettings,
+    *,
+    ready: Ready | None = None,
+    reread: Reread | None = None,
+    shown: Shown | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status.
 
     `ready` is called with the bound addresses: {"amqp": [...], "admin": [...]}. `reread` reads the settings
-    again on SIGHUP, and raises ConfigError if they are not valid.
+    again on SIGHUP, and raises ConfigError if they are not valid. `shown` reads them with their sources.
 
     Raises:
         AmqpStreamsError: the node cannot start. The message says why.
@@ -68,7 +78,7 @@ def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | 
     require_engine()
     raise_open_files()
     with server_runner() as runner:
-        return runner.run(serve(settings, ready=ready, reread=reread))
+        return runner.run(serve(settings, ready=ready, reread=reread, shown=shown))
 
 
 async def serve(
@@ -78,6 +88,7 @@ async def serve(
     stop: asyncio.Event | None = None,
     store: Store | None = None,
     reread: Reread | None = None,
+    shown: Shown | None = None,
 ) -> int:
     """Serve on a running event loop, for tests and for programs that embed a node. Returns the exit status.
 
@@ -85,7 +96,7 @@ async def serve(
     directory.
     """
     loop = asyncio.get_running_loop()
-    node = Server(settings, reread=reread)
+    node = Server(settings, reread=reread, shown=shown)
     stopping = stop or asyncio.Event()
     handlers = (
         {}
@@ -120,8 +131,12 @@ async def serve(
 class Server:
     """A node with its listeners, users and certificates."""
 
-    def __init__(self, settings: NodeSettings, *, reread: Reread | None = None) -> None:
+    def __init__(
+        self, settings: NodeSettings, *, reread: Reread | None = None, shown: Shown | None = None
+    ) -> None:
         self.settings: Final = settings
+        self._shown: Final = SettingsInForce(shown, AT_ONCE_NAMES)
+        self._certificate: Final = None if settings.tls is None else settings.tls.certificate
         self._reread: Final = reread
         self.addresses: Final[dict[str, list[str]]] = {}
         self.service: EventService | None = None
@@ -149,6 +164,8 @@ class Server:
         """
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
+        self.service.about.settings = self._shown
+        self.service.about.certificate_expires_ms = certificate_expires_ms(self._certificate)
         self._guard = Guard(
             settings, self.service, executor=self._executor, passwords=self._users, keys=self._users
         )
@@ -259,6 +276,8 @@ class Server:
         """
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
+        if self.service is not None:
+            self.service.stopping = True
         if self.settings.shutdown_delay_ms:
             log.info("stopping", shutdown_delay_ms=self.settings.shutdown_delay_ms)
             await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
@@ -311,7 +330,7 @@ class Server:
         if service is None or guard is None or not service.ready:
             self._reload_when_ready = True
             return
-        reload_parts(
+        results = reload_parts(
             {
                 "settings": lambda: reload_settings(service, guard, self._reread),
                 "users": lambda: reload_users(service, self._users),
@@ -319,6 +338,7 @@ class Server:
                 "oauth": lambda: reload_tokens(guard),
             }
         )
+        note_reload(service, results, self._certificate)
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None

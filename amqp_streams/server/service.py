@@ -24,6 +24,8 @@ from amqp_streams.node import Node
 from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.administration.connections import Closable, ConnectionRequests
+from amqp_streams.server.administration.health import About, HealthRequests
+from amqp_streams.server.administration.settings_in_force import SettingsInForce
 from amqp_streams.server.capabilities import announced, offered
 from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
@@ -34,11 +36,13 @@ from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
+from amqp_streams.server.observing.changes import Changes
+from amqp_streams.server.observing.latency import Latencies
 from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.picture import picture
 from amqp_streams.server.pumping import Pumps
 from amqp_streams.server.regular import Regular
-from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog
+from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog, Use
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.receipts import Wait
@@ -102,11 +106,10 @@ class EventService:
             access=Access(settings.access, settings.user_groups),
             redirects=Redirects(settings.redirects),
         )
-        self.node.types[names.CONNECTION_TYPE] = ConnectionRequests(self).operations()
         self.node.sends.split = receiving.split_sections
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)
-        self.audit = Audit(self.monotonic_ms)
+        self.audit = Audit(self.monotonic_ms, Changes(self.now_ms))
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.commits: Final = Commits(store, self.node, self.limits, soon=loop.call_soon, wake=self._wake)
         self.iteration = Iteration(loop.call_soon)
@@ -117,7 +120,10 @@ class EventService:
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
-        self.ready = False
+        self.ready = self.stopping = False
+        self.latencies = Latencies()
+        self.about = About(self.now_ms(), SettingsInForce(None, ()), settings.data_dir)
+        """What the parts around the service tell about the node. They set it."""
         self.connections: dict[LiveConnection, None] = {}
         self.connections_max = self.limits.connections
         """The limit on connections; lower than configured if the process has too few file descriptors."""
@@ -138,6 +144,12 @@ class EventService:
         )
         self.regular = Regular(loop, store, steps, wall_ms=self.now_ms, monotonic_ms=self.monotonic_ms)
         self._cursor_flush: asyncio.TimerHandle | None = None
+        self._connect(store)
+
+    def _connect(self, store: Store) -> None:
+        """Connect the parts: the requests about this service, and what the store reports."""
+        self.node.types[names.CONNECTION_TYPE] = ConnectionRequests(self).operations()
+        self.node.types[names.NODE_TYPE] = HealthRequests(self).operations()
         store.on_commit, store.states.on_written = self._committed, self._state_written
         self.node.lookups.on_answer = self._looked_up
         if (others := store.others) is not None:
@@ -184,6 +196,7 @@ class EventService:
         self.commits.stall(link, queue)
 
     def _committed(self, done: CommitDone) -> None:
+        self.latencies.add(self.monotonic_ms(), done.seconds)
         self.on_commit(done)
         self.commits.ended(done)
 
@@ -370,8 +383,20 @@ class EventService:
 
     # -- status
 
+    def uses(self) -> dict[str, Use]:
+        """How much of each limit of the node is in use, by the name of the limit."""
+        return {
+            "pending_bytes": Use(self.store.pending_bytes, self.limits.pending_bytes),
+            "connections": Use(len(self.connections), self.connections_max),
+            **self.node.uses(),
+            **self.turns.uses(),
+            **self.store.facts().uses,
+        }
+
     def not_ready(self) -> str | None:
         """Why the node does not serve normally; None if it does. Cheap enough for a frequent health probe."""
+        if self.stopping:
+            return "the node is stopping"
         return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
     def status(self) -> Steps[NodeStatus]:

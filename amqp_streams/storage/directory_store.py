@@ -211,6 +211,7 @@ class DirectoryStore:
             full=str(space.error()) if space.full else None,
             commit_ms=self._committer.commit_ms,
             ahead_ms=dict(self._ahead_ms),
+            reserve_bytes=space.reserve_bytes,
             uses=self._flusher.uses()
             | self._reading.uses()
             | {"states": Use(self.states.count, STATE_KEYS_MAX)},

@@ -196,9 +196,9 @@ class Use(NamedTuple):
 class StoreFacts:
     """The current figures of a whole store.
 
-    `full`: why appends are refused (the disk is full). `away`: why the store does not answer. `commit_ms`:
-    how long the disk has worked on the commit in flight, 0 without one. `ahead_ms`: by log, how far its last
-    timestamp is ahead of the clock, if by more than a minute. `uses`: the store's bounds, by name.
+    `full`: why appends are refused: less than `reserve_bytes` is free. `away`: why the store does not answer.
+    `commit_ms`: of the commit in flight. `ahead_ms`: by log, how far its last timestamp is ahead of the
+    clock, if by more than a minute. `uses`: the store's bounds, by name.
     """
 
     full: str | None = None
@@ -207,6 +207,7 @@ class StoreFacts:
     ahead_ms: Mapping[str, int] = field(default_factory=dict)
     uses: Mapping[str, Use] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
+    reserve_bytes: int = 0
 
 
 class Partition(Protocol):
@@ -427,9 +428,8 @@ class Store(Protocol):
     def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:
         """Drop whole segments that are past retention.
 
-        Returns the partitions whose `start` moved, with the old start.
-
-        Examines at most `RETAINED_A_CALL` partitions; the next call continues after them.
+        Returns the partitions whose `start` moved, with the old start. Examines at most `RETAINED_A_CALL`
+        partitions; the next call continues after them.
         """
 
     def facts(self) -> StoreFacts:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from amqp_streams.cli.settings import PREFIX, file_contents, node_settings
+from amqp_streams.cli.settings import PREFIX, checked_settings, file_contents, node_settings
 from amqp_streams.cli.terminal.console import say
 from service_parts.command_line.serving import (
     console_options,
@@ -20,6 +20,7 @@ from service_parts.command_line.serving import (
     started,
 )
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
+from service_parts.settings.showing import InForce, in_force
 
 _setting = setting_option(PREFIX)
 
@@ -202,8 +203,12 @@ def _serve(
 ) -> int:
     reread = partial(node_settings, given_flags(flags), os.environ, config)
     settings = reread()
+
+    def shown() -> list[InForce]:
+        return in_force(file_contents(), checked_settings(given_flags(flags), os.environ, config))
+
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415
 
     with started(settings.log_format, settings.log_level, ready_file=ready_file, ready_fd=ready_fd) as ready:
-        return server.run(settings, ready=ready, reread=reread)
+        return server.run(settings, ready=ready, reread=reread, shown=shown)

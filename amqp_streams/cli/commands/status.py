@@ -1,4 +1,4 @@
-"""`amqp-streams status`: whether a node is up and ready, its version, its logs and its disk."""
+"""`amqp-streams status`: whether a node is up and ready, its health, its warnings and its logs."""
 
 import re
 import time
@@ -12,13 +12,15 @@ import click
 from amqp_streams.cli.commands.logs import listed
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, print_json
+from amqp_streams.cli.terminal.health import health_json, health_lines, warning_lines
 from amqp_streams.cli.terminal.wording import sentence
-from amqp_streams.client import ConnectError
+from amqp_streams.client import Client, ConnectError, ManagementError, NodeInfo
 from amqp_streams.errors import ConfigError
 from service_parts.command_line.program import DONE, FAILED
 from service_parts.command_line.wording import plain_sentence
 
 TIMEOUT_S: Final = 10
+_NOT_SHOWN: Final = frozenset({403, 501})
 _METRIC: Final = re.compile(
     r"^amqp_streams_(disk_free_bytes|disk_size_bytes|connections) ([0-9.e+]+)$", re.MULTILINE
 )
@@ -36,43 +38,53 @@ _VERSION: Final = re.compile(r'^amqp_streams_build_info\{version="([^"]*)"\}', r
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def status(*, admin: str | None, as_json: bool, endpoint: Endpoint) -> int:
-    """Show whether a node accepts connections, and its logs; with --admin also whether it is ready, its
-    version and its disk. Exits with 1 if the node is down or not ready.
+    """Show whether a node accepts connections, and its logs. A user with the right 'manage' on all logs also
+    sees its health: whether it is ready, its figures, and warnings with remedies; --json adds its settings
+    and recent changes. --admin asks the admin listener, which needs no login. Exits with 1 if the node is
+    down or not ready.
 
     \b
     Examples:
       amqp-streams status
+      amqp-streams status --json | jq '.health.warnings'
       amqp-streams status --admin 127.0.0.1:8672 --json | jq .ready
     """
+    over_amqp, health = _over_amqp(endpoint)
     found = {
         "url": endpoint.client().address,
-        **_over_amqp(endpoint),
+        **over_amqp,
+        **_summary(health),
         **({} if admin is None else _over_http(admin)),
     }
     if as_json:
-        print_json(found)
+        print_json(found if health is None else found | {"health": health_json(health)})
     else:
-        for name, value in _lines(found):
+        for name, value in _lines(found, health):
             click.echo(f"{name + ':':13}{value}")
+        for line in () if health is None else warning_lines(health):
+            click.echo(line)
     return DONE if found["up"] and found.get("ready", True) else FAILED
 
 
-def _over_amqp(endpoint: Endpoint) -> dict[str, Any]:
+def _over_amqp(endpoint: Endpoint) -> tuple[dict[str, Any], NodeInfo | None]:
+    """What every user sees, and the health for users who may see it."""
     started = time.monotonic()
 
-    async def asked() -> tuple[float, int, int, int, int]:
+    async def asked() -> tuple[tuple[float, int, int, int, int], NodeInfo | None]:
         async with opened(endpoint) as client:
             logs, extents = await listed(client)
+            answered_ms = (time.monotonic() - started) * 1000
+            health = await _health(client)
         partitions = [one for extent in extents.values() for one in extent.partitions]
         events = sum(one.next - one.earliest for one in partitions)
-        answered_ms = (time.monotonic() - started) * 1000
-        return answered_ms, len(logs), len(partitions), events, sum(one.bytes for one in partitions)
+        size = sum(one.bytes for one in partitions)
+        return (answered_ms, len(logs), len(partitions), events, size), health
 
     try:
-        answered_ms, logs, partitions, events, size = run(asked())
+        (answered_ms, logs, partitions, events, size), health = run(asked())
     except ConnectError as error:
-        return {"up": False, "reason": sentence(error)}
-    return {
+        return {"up": False, "reason": sentence(error)}, None
+    found = {
         "up": True,
         "answered_ms": round(answered_ms, 1),
         "logs": logs,
@@ -80,6 +92,33 @@ def _over_amqp(endpoint: Endpoint) -> dict[str, Any]:
         "events": events,
         "bytes": size,
     }
+    return found, health
+
+
+async def _health(client: Client) -> NodeInfo | None:
+    """The health of the node; None: the user may not see it, or the node is of an earlier version."""
+    try:
+        return await client.management.describe_node()
+    except ManagementError as error:
+        if error.status in _NOT_SHOWN:
+            return None
+        raise
+
+
+def _summary(health: NodeInfo | None) -> dict[str, Any]:
+    """The entries that the admin listener has as well."""
+    if health is None:
+        return {}
+    connections = health.limits.get("connections")
+    found = {
+        "ready": health.ready,
+        "not_ready": health.not_ready,
+        "version": health.version,
+        "disk_free_bytes": health.disk_free,
+        "disk_size_bytes": health.disk_size,
+        "connections": None if connections is None else connections.used,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _over_http(admin: str) -> dict[str, Any]:
@@ -117,7 +156,7 @@ def _get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode("utf-8", "replace")
 
 
-def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _lines(found: Mapping[str, Any], health: NodeInfo | None) -> list[tuple[str, str]]:
     """What people read, in order."""
     lines = [("node", found["url"])]
     if found["up"]:
@@ -133,6 +172,8 @@ def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     else:
         lines.append(("up", f"no: {found['reason']}"))
+    if health is not None and found["ready"] == health.ready:
+        return lines + list(health_lines(health))
     if "ready" in found:
         lines.append(("ready", "yes" if found["ready"] else f"no: {found['not_ready']}"))
     if found.get("version"):

@@ -24,3 +24,4 @@ class Management(Wrapper[aio.Management]):
     connection_page = waits(aio.Management.connection_page)
     describe_connection = waits(aio.Management.describe_connection)
     close_connection = waits(aio.Management.close_connection)
+    describe_node = waits(aio.Management.describe_node)

@@ -4,7 +4,7 @@ Spec: AMQP Management 1.0 (working draft).
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, TypeVar, Unpack
 
 from amqp_streams import names
@@ -26,6 +26,7 @@ from amqp_streams.client.management.cursors import (
     reset_body,
 )
 from amqp_streams.client.management.info import LogInfo, LogSummary
+from amqp_streams.client.management.node import NodeInfo, node_info
 from amqp_streams.client.management.requests import log_info, manage
 from amqp_streams.client.options import StartAt
 from amqp_streams.log_settings import BY_FIELD, LogSettingValues
@@ -61,7 +62,8 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 class Management:
     """Creates, lists, describes, changes and deletes logs.
 
-    Lists, moves and deletes cursors and consumer groups. Lists, describes and closes connections.
+    Lists, moves and deletes cursors and consumer groups. Lists, describes and closes connections. Describes
+    the node.
 
     Each call raises ManagementError with a status (404, 409, …) if the node refuses it. No call is repeated
     when the connection is lost: after ConnectionLostError it is unknown whether the node carried it out.
@@ -212,6 +214,16 @@ class Management:
         """
         body = {} if reason is None else {names.CONNECTION_REASON: reason}
         await self._ask("DELETE", name, body, timeout, type_=names.CONNECTION_TYPE)
+
+    async def describe_node(
+        self, *, parts: Sequence[str] | None = None, timeout: float | None = 30.0
+    ) -> NodeInfo:
+        """Return the health of the node. Needs the right `manage` on all logs.
+
+        `parts`: some of `figures`, `warnings`, `settings`, `changes`; None: all of them.
+        """
+        body = {} if parts is None else {names.NODE_PARTS: list(parts)}
+        return node_info(await self._ask("READ", None, body, timeout, type_=names.NODE_TYPE))
 
     async def _page(
         self, offset: int, count: int | None, search: str | None, sort: str | None

@@ -135,6 +135,11 @@ class Throttle:
         )
 
     @property
+    def waiting(self) -> int:
+        """How many links wait now."""
+        return len(self._waiting)
+
+    @property
     def idle(self) -> bool:
         """Whether no link uses it and no debt is left, so that a new one would behave the same."""
         return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity

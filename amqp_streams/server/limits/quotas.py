@@ -154,6 +154,13 @@ class Quotas:
         for user, account in self._accounts.items():
             account.change(self._quota(user))
 
+    def throttled(self) -> Iterable[tuple[str, str, int]]:
+        """Yield the users whose links wait now, with the quota and the number of these links."""
+        for account in self._accounts.values():
+            for quota, throttle in (("bytes_in", account.bytes_in), ("bytes_out", account.bytes_out)):
+                if throttle is not None and throttle.waiting:
+                    yield account.name, quota, throttle.waiting
+
     def status(self) -> Iterable[QuotaStatus]:
         """Yield the figures of the users that waited or were refused.
 

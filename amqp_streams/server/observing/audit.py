@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from amqp_streams import names
+from amqp_streams.server.observing.changes import Changes
 from amqp_streams.streams.management import FORBIDDEN, Answer, Request
 
 LINES_MAX: Final = 20
@@ -24,9 +25,10 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Audit:
-    """The audit of one node. `clock_ms`: a monotonic clock."""
+    """The audit of one node. `clock_ms`: a monotonic clock. `changes`: what is kept for people who ask."""
 
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, clock_ms: Callable[[], int], changes: Changes) -> None:
+        self.changes: Final = changes
         self.refused_count = 0
         """Attaches, messages and requests that were refused because a right is missing."""
         self._clock_ms: Final = clock_ms
@@ -64,6 +66,12 @@ class Audit:
             where = {"log": request.log[:_SHOWN_MAX]} if request.log else {}
             more = {key: value[:_SHOWN_MAX] for key, value in answer.audit.items()}
             log.info("managed", user=_shown(user), **what, **where, **more, status=answer.status)
+            name, type_ = request.name[:_SHOWN_MAX], request.type[:_SHOWN_MAX] or names.LOG_TYPE
+            self.changes.add(_cut(user), request.operation, type_, name, where | more)
+
+
+def _cut(user: str | None) -> str | None:
+    return None if user is None else user[:_SHOWN_MAX]
 
 
 def _shown(user: str | None) -> str:

@@ -25,7 +25,7 @@ class Space:
     def __init__(self, files: Files, root: Path, *, reserve_bytes: int, on_free: Callable[[], None]) -> None:
         self._files: Final = files
         self._root: Final = root
-        self._reserve_bytes: Final = reserve_bytes
+        self.reserve_bytes: Final = reserve_bytes
         self._on_free: Final = on_free
         self._left = 0
         self._asked_ms = 0
@@ -49,7 +49,7 @@ class Space:
     def ask(self, now_ms: int) -> None:
         """Ask the operating system for the free space now."""
         self._asked_ms = now_ms
-        free = self._files.free_bytes(self._root) - self._reserve_bytes
+        free = self._files.free_bytes(self._root) - self.reserve_bytes
         was_full, self.full = self.full, free < 0
         # Half, because other programs use the disk as well.
         self._left = min(free // 2, _ADMIT_BYTES_MAX)

@@ -288,6 +288,12 @@ def asks_about_another(operation: str) -> Callable[[Room, str], Outcome]:
     return ask
 
 
+def asks_about_the_node(room: Room, _log: str) -> Outcome:
+    status, words, _ = room.ask("READ", names.NODE_TYPE)
+    assert status in {200, management.FORBIDDEN}, (status, words)
+    return Outcome(status == 200, words)
+
+
 TO = {"position": "@earliest"}
 LONGER_RETENTION: dict[str, Any] = {"retention-ms": 60_000}
 OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[str]]] = {
@@ -368,6 +374,7 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "see a connection of another": ((CONNECTION, "QUERY"), asks_about_another("QUERY"), NOBODY),
     "describe a connection of another": ((CONNECTION, "READ"), asks_about_another("READ"), NOBODY),
     "close a connection of another": ((CONNECTION, "DELETE"), asks_about_another("DELETE"), NOBODY),
+    "describe the node": ((names.NODE_TYPE, "READ"), asks_about_the_node, NOBODY),
     "remove a group": ((GROUP, "DELETE"), asks("DELETE", GROUP, 204), MANAGERS),
 }
 

@@ -9,6 +9,7 @@ import pytest
 from amqp_streams import server
 from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError
+from amqp_streams.server.administration.settings_in_force import Shown
 from service_parts import logging_setup
 from service_parts.settings.choices import LogLevel
 from tests.amqp_streams.cli.conftest import Run
@@ -22,8 +23,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[NodeSettings]:
     """The arguments with which the server was started. The server is ready at once and ends with status 0."""
     started: list[NodeSettings] = []
 
-    def run(settings: NodeSettings, *, ready: Ready, reread: Reread) -> int:
+    def run(settings: NodeSettings, *, ready: Ready, reread: Reread, shown: Shown) -> int:
         assert reread() == settings
+        assert {row.source for row in shown() if row.name == "container_id"} <= {"--container-id", "default"}
         started.append(settings)
         ready({"amqp": ["127.0.0.1:40000"]})
         return 0
@@ -70,7 +72,7 @@ def test_sighup_reads_the_file_again_under_the_same_flags(
     file.write_text('data_dir = "d"\nsync = "never"\ncontainer_id = "before"\n')
     read: list[NodeSettings] = []
 
-    def serve(_: NodeSettings, *, ready: Ready, reread: Reread) -> int:
+    def serve(_: NodeSettings, *, ready: Ready, reread: Reread, shown: Shown) -> int:
         file.write_text('data_dir = "d"\nsync = "always"\ncontainer_id = "after"\n')
         read.append(reread())
         file.write_text("container_id =\n")
@@ -90,7 +92,7 @@ def test_a_waiting_process_learns_where_the_service_listens(
     file = tmp_path / "ready.json"
     seen: list[object] = []
 
-    def serve(_: NodeSettings, *, ready: Ready, reread: Reread) -> int:
+    def serve(_: NodeSettings, *, ready: Ready, reread: Reread, shown: Shown) -> int:
         ready({"amqp": ["127.0.0.1:40000"]})
         seen.append(json.loads(file.read_text()))
         return 0

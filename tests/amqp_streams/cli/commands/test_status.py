@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -35,10 +36,37 @@ def test_a_ready_node_is_described(admin: tuple[Node, str]) -> None:
     }
 
 
-def test_without_an_admin_address_the_node_is_asked_over_amqp_only(admin: tuple[Node, str]) -> None:
-    found = json.loads(admin[0].run("status", "--json").stdout)
-    assert found["up"]
-    assert "ready" not in found
+def test_an_administrator_needs_no_admin_address(admin: tuple[Node, str]) -> None:
+    node, _ = admin
+    found = json.loads(node.run("status", "--json").stdout)
+    assert (found["up"], found["ready"], found["version"]) == (True, True, __version__)
+    health = found["health"]
+    assert health["disk"]["free_bytes"] > 0
+    assert health["settings"]["data_dir"]["source"] == "--data-dir"
+    assert health["limits"]["partitions"] == {"used": 2, "limit": 10_000}
+    node.run("log", "create", "orders")
+    again = json.loads(node.run("status", "--json").stdout)["health"]
+    assert [(each["what"], each["name"]) for each in again["changes"]] == [("CREATE", "orders")]
+    node.run("log", "delete", "orders", "--yes")
+
+
+def test_a_user_who_does_not_administer_sees_whether_the_node_is_up(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text('[[access]]\nusers = ["anonymous"]\nlogs = ["temps"]\nallow = ["info", "manage"]\n')
+    with serving(tmp_path / "data", "--config", str(config), "--log", "temps:2") as node:
+        found = json.loads(node.run("status", "--json").stdout)
+    assert (found["up"], found["partitions"]) == (True, 2)
+    assert found.keys() & {"ready", "version", "health"} == set()
+
+
+def test_warnings_are_shown_with_their_remedies(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text("[limits]\npartitions = 2\n")
+    with serving(tmp_path / "data", "--config", str(config), "--log", "temps:2") as node:
+        text = node.run("status").stdout
+        (warning,) = json.loads(node.run("status", "--json").stdout)["health"]["warnings"]
+    assert "error: partitions: 2 of 2 are in use.\n  remedy: delete logs, or raise limits.partitions" in text
+    assert (warning["code"], warning["is_error"]) == ("limit-partitions", True)
 
 
 def test_a_wrong_admin_address_is_not_ready(admin: tuple[Node, str]) -> None:

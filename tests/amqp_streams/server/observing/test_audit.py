@@ -9,6 +9,7 @@ from amqp_streams import names
 from amqp_streams.policy import AccessRule
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.server.observing.audit import LINES_MAX, WINDOW_MS, Audit
+from amqp_streams.server.observing.changes import Changes
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
@@ -17,7 +18,7 @@ from tests.amqp_streams.server.test_access_walk import Room
 
 def test_refusals_are_reported_up_to_a_number_and_counted_beyond() -> None:
     now = [0]
-    audit = Audit(lambda: now[0])
+    audit = Audit(lambda: now[0], Changes(lambda: 0))
     with capture_logs() as lines:
         for _ in range(LINES_MAX + 5):
             audit.refused("alice", "no right")
@@ -48,7 +49,7 @@ def test_filters_that_are_refused_are_reported_without_filling_the_log_either() 
 
 
 def test_changes_are_logged_and_look_ups_are_not() -> None:
-    audit = Audit(lambda: 0)
+    audit = Audit(lambda: 0, Changes(lambda: 0))
     with capture_logs() as lines:
         for operation, status in (
             ("CREATE", 201),

@@ -1,0 +1,225 @@
+"""What an operator should look at before it stops the node, each with its remedy. Decides; does no I/O.
+
+Law: a warning is a fact that the node knows now. It disappears when the fact does.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.storage.ports import PartitionFacts, Use
+
+NAMED_MAX: Final = 5
+"""How many logs, partitions or users one warning names. The others are counted."""
+NEARLY: Final = 0.8
+"""The used share of a limit from which on it is nearly reached."""
+DISK_SHARE: Final = 0.1
+DISK_BYTES: Final = 10 << 30
+"""The disk is nearly full with less than a tenth of its space free, if that is less than 10 GiB."""
+EXPIRES_MS: Final = 14 * 24 * 3600 * 1000
+SKEW: Final = 4.0
+"""A log is skewed if one partition has this many times the mean."""
+SKEW_EVENTS_MIN: Final = 10_000
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """One warning. `code`: a word for programs. `is_error`: the node does not work as it should."""
+
+    code: str
+    text: str
+    remedy: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the node knows. Times are in milliseconds, since 1970 where not said otherwise."""
+
+    now_ms: int
+    not_ready: str | None = None
+    disk_free: int | None = None
+    disk_size: int | None = None
+    disk_reserve: int = 0
+    descriptors: int | None = None
+    descriptors_max: int | None = None
+    connections_wanted: int = 0
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    stopped: Sequence[tuple[str, int, str]] = ()
+    """Partitions that stopped: log, number, reason."""
+    skewed: Sequence[tuple[str, float]] = ()
+    ahead_ms: Mapping[str, int] = field(default_factory=dict)
+    clock_ahead_ms: int = 0
+    throttled: Sequence[tuple[str, str, int]] = ()
+    certificate_expires_ms: int | None = None
+    reload_failed: Sequence[str] = ()
+    restart_needed: Sequence[str] = ()
+    is_open: bool = False
+
+
+def warnings(facts: Facts) -> list[Warned]:
+    """All warnings, errors first."""
+    found = (*_service(facts), *_space(facts), *_limits(facts), *_data(facts), *_settings(facts))
+    return sorted(found, key=lambda each: not each.is_error)
+
+
+def skew_of(partitions: Sequence[PartitionFacts]) -> float | None:
+    """How many times the mean the largest partition has; None: the log is even or small."""
+    events = [each.end - each.start for each in partitions]
+    total = sum(events)
+    if len(events) < 2 or total < SKEW_EVENTS_MIN:
+        return None
+    found = max(events) * len(events) / total
+    # With few partitions, even all events in one of them are not that many times the mean.
+    return found if found >= min(SKEW, len(events) * 0.9) else None
+
+
+def _service(facts: Facts) -> Iterator[Warned]:
+    if facts.not_ready is not None:
+        remedy = "see the log of the node: docs/operations.md says what to do for each line"
+        yield Warned(
+            names.NODE_NOT_READY, f"The node is not ready: {facts.not_ready}.", remedy, is_error=True
+        )
+    if facts.throttled:
+        links = sum(count for _, _, count in facts.throttled)
+        users = _some(dict.fromkeys(f"{user} ({quota})" for user, quota, _ in facts.throttled))
+        yield Warned(
+            "quota",
+            f"{links:,} links wait for a quota of their users: {users}.",
+            "nothing if the quotas are as intended; else raise quotas.NAME.bytes_in or bytes_out, and reload",
+        )
+
+
+def _space(facts: Facts) -> Iterator[Warned]:
+    free, size = facts.disk_free, facts.disk_size
+    if free is not None and size is not None and free < min(DISK_SHARE * size, DISK_BYTES):
+        yield Warned(
+            "disk",
+            f"The disk has {_mib(free)} free of {_mib(size)}. With less than {_mib(facts.disk_reserve)} the"
+            " node accepts no events.",
+            "free space, shorten the retention of logs, or delete a log",
+            is_error=free < facts.disk_reserve,
+        )
+    used, most = facts.descriptors, facts.descriptors_max
+    if used is not None and most is not None and used >= NEARLY * most:
+        yield Warned(
+            "descriptors",
+            f"{used:,} of {most:,} file descriptors are in use.",
+            "raise the limit of open files of the process (LimitNOFILE of systemd, ulimit -n), and restart",
+        )
+
+
+def _limits(facts: Facts) -> Iterator[Warned]:
+    for name, use in facts.uses.items():
+        # A cache is full whenever it is of use.
+        if name in _LIMITS and use.limit and use.used >= NEARLY * use.limit:
+            yield Warned(
+                f"limit-{name}",
+                f"{name}: {use.used:,} of {use.limit:,} are in use.",
+                _REMEDIES.get(name, _RAISE.format(name=name)),
+                is_error=use.used >= use.limit,
+            )
+    connections = facts.uses.get("connections")
+    if connections is not None and connections.limit < facts.connections_wanted:
+        yield Warned(
+            "connections-bounded",
+            f"The node accepts {connections.limit:,} connections instead of {facts.connections_wanted:,}:"
+            " its file descriptors do not suffice for more.",
+            "raise the limit of open files of the process (LimitNOFILE of systemd, ulimit -n), and restart",
+        )
+
+
+def _data(facts: Facts) -> Iterator[Warned]:
+    if facts.stopped:
+        named = _some(f"{log}/{number} ({reason})" for log, number, reason in facts.stopped)
+        yield Warned(
+            "partition-stopped",
+            f"{len(facts.stopped):,} partitions accept no events: {named}.",
+            "correct the fault of the disk, then restart the node; the stored events stay readable",
+            is_error=True,
+        )
+    if facts.skewed:
+        named = _some(f"{log} ({times:.1f} times the mean)" for log, times in facts.skewed)
+        yield Warned(
+            "skew",
+            f"One partition has most of the events of {named}.",
+            "use keys with more different values, or no key: events with the same key go to one partition",
+        )
+    if facts.ahead_ms:
+        named = _some(f"{log} ({_seconds(ms)})" for log, ms in facts.ahead_ms.items())
+        yield Warned(
+            "timestamps-ahead",
+            f"The last events of some logs have later times than the clock: {named}.",
+            "set the clock of the machine; new events keep the time of the last one until the clock is there",
+        )
+    if facts.clock_ahead_ms:
+        yield Warned(
+            "clock-jumped",
+            f"The clock of the machine jumped ahead by {_seconds(facts.clock_ahead_ms)}: retention waits.",
+            "correct the clock; retention trusts the new time after a while",
+        )
+
+
+def _settings(facts: Facts) -> Iterator[Warned]:
+    expires = facts.certificate_expires_ms
+    if expires is not None and expires - facts.now_ms < EXPIRES_MS:
+        left = expires - facts.now_ms
+        when = f"expires in {left // 86_400_000:,} days" if left > 0 else "has expired"
+        yield Warned(
+            "certificate",
+            f"The certificate of the TLS listeners {when}.",
+            "replace the files of tls.certificate and tls.key, then reload the node (SIGHUP)",
+            is_error=left <= 0,
+        )
+    if facts.reload_failed:
+        yield Warned(
+            "reload",
+            f"The last reload failed in part: {', '.join(facts.reload_failed)}. The old values are in force.",
+            "correct what the log of the node names, then reload again (SIGHUP)",
+        )
+    if facts.restart_needed:
+        yield Warned(
+            "restart",
+            f"Changed settings are not in force yet: {_some(facts.restart_needed)}.",
+            "restart the node",
+        )
+    if facts.is_open:
+        yield Warned(
+            "no-access-rules",
+            "Other machines can connect, and every user may do everything.",
+            "write [[access]] rules, and reload the node (SIGHUP)",
+        )
+
+
+_LIMITS: Final = frozenset({
+    "connections", "cursor_positions", "cursors", "link_partitions", "partitions", "pending_bytes",
+    "request_bytes", "states",
+})  # fmt: skip
+"""The bounds whose end stops clients. The others are caches, and work in flight."""
+_RAISE: Final = "raise limits.{name} and restart the node, or use less"
+_REMEDIES: Final = {
+    "pending_bytes": "nothing if it is short: the disk is slower than the producers. Else use a faster disk",
+    "connections": (
+        "close connections ('amqp-streams connection list'), or raise limits.connections and restart"
+    ),
+    "partitions": "delete logs, or raise limits.partitions and restart",
+    "cursors": "remove cursors ('amqp-streams cursor list'), or raise limits.cursors and restart",
+    "states": "remove cursors and consumer groups that are not used: this bound is fixed",
+    "request_bytes": "nothing if it is short: clients send requests faster than the node answers them",
+}
+
+
+def _some(items: Iterable[str]) -> str:
+    found = list(items)
+    more = f" and {len(found) - NAMED_MAX:,} more" if len(found) > NAMED_MAX else ""
+    return ", ".join(found[:NAMED_MAX]) + more
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size // _MIB:,} MiB"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms // 1000:,} s"

@@ -1,0 +1,111 @@
+"""Each warning appears with the fact that it is about, and only then; each has a remedy."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from amqp_streams.server.administration.warnings import (
+    DISK_BYTES,
+    DISK_SHARE,
+    EXPIRES_MS,
+    NAMED_MAX,
+    NEARLY,
+    SKEW,
+    SKEW_EVENTS_MIN,
+    Facts,
+    skew_of,
+    warnings,
+)
+from amqp_streams.storage.ports import PartitionFacts, Use
+
+NOW = 1_700_000_000_000
+GIB = 1 << 30
+HEALTHY = Facts(
+    NOW,
+    disk_free=200 * GIB,
+    disk_size=400 * GIB,
+    disk_reserve=16 << 20,
+    descriptors=100,
+    descriptors_max=1000,
+    connections_wanted=100,
+    uses={"connections": Use(10, 100), "storage_cache_bytes": Use(100, 100)},
+    certificate_expires_ms=NOW + 10 * EXPIRES_MS,
+)
+CASES: list[tuple[str, dict[str, Any], bool, str]] = [
+    ("not-ready", {"not_ready": "the disk is full"}, True, "the disk is full"),
+    ("disk", {"disk_free": DISK_BYTES - 1}, False, "10.0 GiB free of 400.0 GiB"),
+    ("disk", {"disk_free": 9 * GIB, "disk_size": 100 * GIB}, False, "9.0 GiB free"),
+    ("disk", {"disk_free": 1 << 20}, True, "16 MiB"),
+    ("descriptors", {"descriptors": 800}, False, "800 of 1,000"),
+    ("limit-partitions", {"uses": {"partitions": Use(80, 100)}}, False, "80 of 100"),
+    ("limit-cursors", {"uses": {"cursors": Use(100, 100)}}, True, "100 of 100"),
+    ("limit-link_partitions", {"uses": {"link_partitions": Use(99, 100)}}, False, "99 of 100"),
+    ("connections-bounded", {"uses": {"connections": Use(1, 50)}}, False, "50 connections instead of 100"),
+    ("partition-stopped", {"stopped": [("temps", 3, "I/O error")]}, True, "temps/3 (I/O error)"),
+    ("skew", {"skewed": [("temps", 7.5)]}, False, "temps (7.5 times the mean)"),
+    ("timestamps-ahead", {"ahead_ms": {"temps": 90_000}}, False, "temps (90 s)"),
+    ("clock-jumped", {"clock_ahead_ms": 5_000}, False, "5 s"),
+    ("quota", {"throttled": [("alice", "bytes_in", 2), ("bob", "bytes_out", 1)]}, False, "3 links wait"),
+    ("certificate", {"certificate_expires_ms": NOW + EXPIRES_MS - 1}, False, "expires in 13 days"),
+    ("certificate", {"certificate_expires_ms": NOW}, True, "has expired"),
+    ("reload", {"reload_failed": ["users"]}, False, "users"),
+    ("restart", {"restart_needed": ["limits.connections"]}, False, "limits.connections"),
+    ("no-access-rules", {"is_open": True}, False, "every user may do everything"),
+]
+
+
+def test_a_healthy_node_has_no_warning() -> None:
+    assert warnings(HEALTHY) == []
+    assert warnings(Facts(NOW)) == []
+
+
+@pytest.mark.parametrize(("code", "facts", "is_error", "words"), CASES)
+def test_each_fact_has_its_warning_with_a_remedy(
+    code: str, facts: dict[str, Any], is_error: bool, words: str
+) -> None:
+    (found,) = warnings(replace(HEALTHY, **facts))
+    assert (found.code, found.is_error) == (code, is_error)
+    assert words in found.text
+    assert found.remedy
+
+
+def test_just_below_each_threshold_nothing_is_said() -> None:
+    quiet = replace(
+        HEALTHY,
+        disk_free=DISK_BYTES,
+        descriptors=round(NEARLY * 1000) - 1,
+        uses={"partitions": Use(79, 100), "connections": Use(0, 100)},
+        certificate_expires_ms=NOW + EXPIRES_MS,
+    )
+    assert warnings(quiet) == []
+    assert warnings(replace(HEALTHY, disk_size=10 * GIB, disk_free=round(DISK_SHARE * 10 * GIB))) == []
+
+
+def test_errors_come_first_and_long_lists_are_counted() -> None:
+    facts = replace(
+        HEALTHY,
+        is_open=True,
+        stopped=[(f"log-{number}", 0, "I/O error") for number in range(NAMED_MAX + 3)],
+    )
+    first, second = warnings(facts)
+    assert (first.code, second.code) == ("partition-stopped", "no-access-rules")
+    assert first.text.endswith("and 3 more.")
+    assert f"{NAMED_MAX + 3} partitions" in first.text
+
+
+def partitions(*events: int) -> list[PartitionFacts]:
+    return [PartitionFacts(5, 5 + count, 0, None, None, None) for count in events]
+
+
+def test_a_log_is_skewed_if_one_partition_has_far_more_than_the_mean() -> None:
+    many = SKEW_EVENTS_MIN
+    assert skew_of(partitions(*[many] * 8)) is None
+    assert skew_of(partitions(many, *[0] * 7)) == 8
+    assert skew_of(partitions(many // 2, *[0] * 7)) is None  # too few events to tell
+    assert skew_of(partitions(many)) is skew_of([]) is None
+    assert skew_of(partitions(many, 0)) == 2  # all in one of two
+    assert skew_of(partitions(many, many // 2)) is None
+    below = partitions(*[many] * 7, round(many * 3))
+    assert skew_of(below) is None
+    assert SKEW > 3
