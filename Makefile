@@ -96,7 +96,7 @@ sim: setup  ## simulate SEEDS whole nodes with clients and faults, and their gro
 
 MUTANTS ?=
 MUTANT_ARGS ?=
-mutants: setup  ## bring back each fixed fault, one at a time, and show which suite finds it (MUTANTS="name name" MUTANT_ARGS="--suite sim --cheapest --state mutants.json")
+mutants: setup  ## bring back each fixed fault, one at a time, and show which suite finds it (MUTANTS="name name" MUTANT_ARGS="--suite sim --cheapest --missing")
 	$(BIN)/python -m mutants run $(MUTANTS) $(MUTANT_ARGS)
 
 simgateway: setup  ## simulate SEEDS whole gateways while everything around them fails (SEED=n repeats one run)

@@ -1,11 +1,12 @@
 """The mutants fit today's code, and a hunt distinguishes a find from a broken run."""
 
-import json
-from dataclasses import asdict
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mutants import results
 from mutants.__main__ import main
 from mutants.catalogue import ROOT, CatalogueError, Change, Mutant, StaleError, read
 from mutants.hunt import Hunt, Run, Verdict
@@ -70,17 +71,41 @@ def test_a_hunt_finds_a_planted_fault_and_nothing_in_sound_code(tmp_path: Path) 
 _TEST = "tests/mutants/imports_errors.py"
 
 
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_has_no_result_yet_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What was found before is not run again, and counts."""
-    state = tmp_path / "state.json"
-    name, other = (one.name for one in [one for one in MUTANTS if "test" in one.found_by][:2])
-    runs = [Run(each, "test", Verdict.FOUND, 1.0, "") for each in (name, other)]
-    state.write_text(json.dumps([asdict(run) for run in runs]))
-    folder = tmp_path / "folder"
-    arguments = ["--suite", "test", "--state", str(state), "--folder", str(folder)]
-    assert main(["run", name, other, *arguments]) == 0
-    assert "test       found 2 of 2" in capsys.readouterr().out
+    file, folder = tmp_path / "results.json", tmp_path / "folder"
+    both = [one for one in MUTANTS if list(one.found_by) == ["test"]][:2]
+    kept: results.Results = {}
+    for mutant in both:
+        run = Run(mutant.name, "test", Verdict.FOUND, 1.0, "")
+        kept = results.with_run(kept, mutant, run, "2026-11-28")
+    results.write(kept, file)
+    names = [one.name for one in both]
+    assert main(["run", *names, "--missing", "--results", str(file), "--folder", str(folder)]) == 0
+    assert re.search(r"^test +2 +2 +2 +1\.0$", capsys.readouterr().out, re.MULTILINE)
     assert not folder.exists()
+    assert main(["report", "--results", str(file)]) == 0
+    assert re.search(rf"^all +{len(MUTANTS)} +2 +2$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_result_of_another_patch_does_not_count() -> None:
+    mutant = Mutant("a", "", [Change("a.py", "old", "new")], {"sim": "20", "test": "t"})
+    run = Run("a", "sim", Verdict.FOUND, 1.0, "")
+    kept = results.with_run({}, mutant, run, "2026-11-28")
+    assert list(results.current(kept, [mutant])) == [("a", "sim")]
+    assert not results.current(kept, [replace(mutant, found_by={"sim": "30"})])
+    assert not results.current(kept, [replace(mutant, changes=[Change("a.py", "old", "newer")])])
+    assert list(results.current(kept, [replace(mutant, fault="in other words")])) == [("a", "sim")]
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    """docs/reliability.md has the table of `python -m mutants report`, and results of removed mutants go."""
+    kept = results.read()
+    assert {name for name, _ in kept} <= {one.name for one in MUTANTS}
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    rows = results.table(kept, MUTANTS).split("\n\n")[0].splitlines()
+    missing = [row for row in rows if row not in page]
+    assert not missing, "run `python -m mutants report`, and put its table into docs/reliability.md"
 
 
 def test_an_unknown_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
