@@ -362,4 +362,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _token_in(file: Path) -> str:
-    return file.read_text(encoding="utf-8").strip()
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        message = f"{file} is not a text file"
+        raise ConfigError(message) from None

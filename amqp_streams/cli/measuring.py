@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from amqp_streams.cli.connection import Endpoint
+from amqp_streams.cli.connection import Endpoint, opened
 from amqp_streams.cli.statistics import Latencies, Pace, Result
 from amqp_streams.cli.terminal.console import Advance
 from amqp_streams.client import EARLIEST, LATEST, Consumer, Event, Producer, Receipt, SendError
@@ -100,7 +100,7 @@ async def measure_producing(node: Endpoint, load: Load, advance: Advance) -> Res
     async with contextlib.AsyncExitStack() as stack:
         producers = []
         for index in range(load.connections):
-            client = await stack.enter_async_context(node.client())
+            client = await stack.enter_async_context(opened(node))
             partition = partitions[index % len(partitions)]
             producers.append(
                 await stack.enter_async_context(
@@ -178,7 +178,7 @@ async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Res
         consumers = []
         partitions = await _partitions(node, load) if load.connections > 1 or load.bound else [None]
         for index in range(min(load.connections, len(partitions))):
-            client = await stack.enter_async_context(node.client())
+            client = await stack.enter_async_context(opened(node))
             for partition in partitions[index :: load.connections]:
                 consumer = client.consumer(load.log, partition=partition, start=EARLIEST, credit=load.window)
                 consumers.append(await stack.enter_async_context(consumer))
@@ -202,12 +202,12 @@ async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Resul
     assert load.rate is not None, "latency is measured at a rate"
     measurement, latencies = Measurement(load, advance), Latencies()
     async with (
-        node.client() as receiving,
+        opened(node) as receiving,
         receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer,
     ):
         reader = asyncio.ensure_future(_receive_stamped(consumer, measurement, latencies))
         try:
-            async with node.client() as sending, sending.producer(load.log, window=load.window) as producer:
+            async with opened(node) as sending, sending.producer(load.log, window=load.window) as producer:
                 measurement.begin()
                 await _send_stamped(producer, load)
             # What did not arrive counts as refused below.
@@ -245,7 +245,7 @@ async def _receive_stamped(consumer: Consumer, measurement: Measurement, latenci
 
 
 async def _partitions(node: Endpoint, load: Load) -> Sequence[str | None]:
-    async with node.client() as client:
+    async with opened(node) as client:
         return [one.partition for one in (await client.info(load.log)).partitions]
 
 

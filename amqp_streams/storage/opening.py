@@ -93,6 +93,8 @@ def storage_error(path: Path, error: OSError) -> StorageError:
         where = error.filename or path
         words = "free space on it, or move the data directory to a larger disk, and try again"
         return StorageError(f"{where}: the disk is full: {words}")
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return StorageError(f"{error.filename or path} is a file, not a directory: choose another directory")
     return StorageError(f"{error.filename or path}: {error.strerror or error}")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,8 @@ JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY: Final = "application/apply-patch+yaml"
 _TEXT_MAX: Final = 500
+_API: Final = ("/api", "/version")
+"""Where a gateway answers with JSON, whatever the status."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -259,19 +262,30 @@ class Client:
 
 def _unreachable(reason: object) -> str:
     """Return why the gateway does not answer, and what the user can do."""
-    match reason:
-        case ConnectionRefusedError():
-            return (
-                "the connection was refused. Is a gateway running ('knative-gateway serve'), and is --server"
-                " right?"
-            )
-        case socket.gaierror():
-            return "the name of the host cannot be resolved. Is --server right?"
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted ({reason.verify_message}). Give its authority with --ca"
-        case ssl.SSLError():
-            return "the server does not use TLS. Is --server right? Without TLS it begins with http://"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message}). Give its authority with --ca"
+    for types, words in _REASONS.items():
+        if isinstance(reason, types):
+            return words
     return str(getattr(reason, "strerror", None) or reason)
+
+
+# RemoteDisconnected is a ConnectionResetError and a BadStatusLine; SSLError is an OSError.
+_REASONS: Final[Mapping[tuple[type[Exception], ...], str]] = {
+    (ConnectionRefusedError,): (
+        "the connection was refused. Is a gateway running ('knative-gateway serve'), and is --server right?"
+    ),
+    (socket.gaierror,): "the name of the host cannot be resolved. Is --server right?",
+    (ssl.SSLError,): ("the server does not use TLS. Is --server right? Without TLS it begins with http://"),
+    (TimeoutError,): "no answer. Is the host up, and does a firewall let the port through?",
+    (ConnectionResetError, BrokenPipeError): (
+        "the server closed the connection without an answer. Is --server right? With TLS it begins with"
+        " https://"
+    ),
+    (HTTPException, ValueError): (
+        "the server there is not a gateway: its answer is not valid. Is --server right?"
+    ),
+}
 
 
 def _texts(value: object, name: str) -> tuple[str, ...]:
@@ -297,6 +311,12 @@ def _reason(error: urllib.error.HTTPError) -> str:
             if error.headers.get_content_type() == "text/plain"
             else text(_document(raw), "message")
         )
+    if (
+        error.code == HTTPStatus.NOT_FOUND
+        and error.headers.get_content_type() != JSON
+        and urlsplit(error.url).path.startswith(_API)
+    ):
+        return f"the server there is not a gateway: {error.url} does not exist. Is --server right?"
     if error.code == 401:
         return "the gateway needs a valid bearer token: set --token or KNATIVE_GATEWAY_TOKEN"
     return words or f"the gateway answers {error.code} {error.reason}"

@@ -16,16 +16,22 @@ def read_files(names: tuple[str, ...]) -> list[Object]:
     """Return the objects in files, in the files of directories, and in stdin (`-`), in their order.
 
     Raises:
-      ConfigError: a file cannot be read. The message names the file.
+      ConfigError: a file cannot be read, or has no objects. The message names the file.
     """
     found: list[Object] = []
+    sources = []
     for name in names:
         for source, content in _contents(name):
+            sources.append(source)
             try:
                 found += objects(read_yaml(content))
             except ManifestError as error:
                 message = f"{source}: {error}"
                 raise ConfigError(message) from None
+    if not found:
+        suffixes = ", ".join(SUFFIXES)
+        message = f"{', '.join(sources or names)}: no resources. Files of a directory end in {suffixes}"
+        raise ConfigError(message)
     return found
 
 

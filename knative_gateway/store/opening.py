@@ -167,5 +167,7 @@ def create_folder(state_dir: Path) -> None:
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"state_dir: {state_dir}: {error.strerror}"
+        taken = isinstance(error, (FileExistsError, NotADirectoryError))
+        reason = "is a file, not a directory" if taken else f"cannot be created: {error.strerror}"
+        message = f"state_dir: {error.filename or state_dir} {reason}"
         raise ConfigError(message) from error

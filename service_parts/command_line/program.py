@@ -136,7 +136,7 @@ class Program(click.Group):
             # The reader has what it wanted, as `head` does.
             status = DONE
         except self._failures as error:
-            self._faults.complain(error, wants_json(words))
+            self._faults.complain(_of_stdout(error), wants_json(words))
             status = USAGE_ERROR if isinstance(error, self._usage_errors) else FAILED
         except click.ClickException as error:
             if not wants_json(words):
@@ -146,6 +146,14 @@ class Program(click.Group):
         except (KeyboardInterrupt, click.Abort):
             status = INTERRUPTED
         ctx.exit(status if isinstance(status, int) else DONE)
+
+    def main(self, *arguments: Any, **more: Any) -> Any:
+        """Run the program. Help and versions, too, end with a message if they cannot be written."""
+        try:
+            return super().main(*arguments, **more)
+        except OSError as error:
+            self._faults.complain(_of_stdout(error), wants_json(sys.argv[1:]))
+            sys.exit(FAILED)
 
     def _extra_of(self, command: str) -> Any:
         extra = self.table[command].extra if command in self.table else None
@@ -176,8 +184,19 @@ def _open_standard_descriptors() -> None:
             setattr(sys, name, os.fdopen(nowhere, mode))
 
 
+def _of_stdout(error: Exception) -> Exception:
+    """Return the error with the name of stdout, if it is one of writing to stdout; its text has no file."""
+    if isinstance(error, OSError) and error.filename is None:
+        try:
+            sys.stdout.flush()
+        except OSError as again:
+            _abandon_stdout()
+            return OSError(again.errno, again.strerror, "stdout")
+    return error
+
+
 def _abandon_stdout() -> None:
-    """Discard buffered output, because its reader has closed stdout.
+    """Discard buffered output, because its reader has closed stdout, or its disk is full.
 
     The interpreter's flush at exit would fail.
     """

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from amqp_streams.cli.completion import log_names
-from amqp_streams.cli.connection import Endpoint, client_options, run
+from amqp_streams.cli.connection import Endpoint, client_options, opened, run
 from amqp_streams.cli.measuring import Load, measure_consuming, measure_latency, measure_producing
 from amqp_streams.cli.statistics import PERCENTILES, Result
 from amqp_streams.cli.terminal.console import Advance, print_json, print_table, progress
@@ -237,7 +237,7 @@ def _measured(
 
 
 async def _make(node: Endpoint, log: str, partitions: int) -> None:
-    async with node.client() as client:
+    async with opened(node) as client:
         try:
             await client.management.create_log(log, partitions=partitions)
         except ManagementError as error:
@@ -247,5 +247,5 @@ async def _make(node: Endpoint, log: str, partitions: int) -> None:
 
 
 async def _events_there(node: Endpoint, log: str) -> int:
-    async with node.client() as client:
+    async with opened(node) as client:
         return sum(one.event_count or 0 for one in (await client.info(log)).partitions)

@@ -21,6 +21,7 @@ from amqp_streams.client import (
     Consumer,
     Earliest,
     Latest,
+    LinkRefusedError,
     Start,
     sql_filter,
 )
@@ -345,7 +346,13 @@ async def _remaining(client: Client, wanted: Request) -> Remaining | None:
     # The node knows where the cursor is, so what remains cannot be computed here.
     if wanted.resumes or (wanted.follow and wanted.bounds.end is None):
         return None
-    info = await client.info(wanted.log)
+    try:
+        info = await client.info(wanted.log)
+    except LinkRefusedError as error:
+        if error.condition != names.UNAUTHORIZED_ACCESS:
+            raise
+        more = "It shows where the log ends; 'receive --follow' does without it"
+        raise LinkRefusedError(error.condition, f"{error.description}. {more}") from error
     known = [one.partition for one in info.partitions]
     if wanted.partition is not None and wanted.partition not in known:
         message = (

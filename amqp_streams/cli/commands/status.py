@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, Final
 
 import click
@@ -15,9 +16,9 @@ from amqp_streams.cli.terminal.console import human_bytes, print_json
 from amqp_streams.cli.terminal.health import health_json, health_lines, warning_lines
 from amqp_streams.cli.terminal.wording import sentence
 from amqp_streams.client import Client, ConnectError, ManagementError, NodeInfo
+from amqp_streams.client.reasons import reason as unanswered
 from amqp_streams.errors import ConfigError
 from service_parts.command_line.program import DONE, FAILED
-from service_parts.command_line.wording import plain_sentence
 
 TIMEOUT_S: Final = 10
 _NOT_SHOWN: Final = frozenset({403, 501})
@@ -129,12 +130,11 @@ def _over_http(admin: str) -> dict[str, Any]:
     try:
         code, answer = _get(f"{base}/readyz")
         _, metrics = _get(f"{base}/metrics")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", None)
         cause = reason if isinstance(reason, OSError) else error
-        words = (
-            f"{base} does not answer: {plain_sentence(cause)}. Is it the address of 'serve --admin-listen'?"
-        )
+        why = "its answer is not HTTP" if isinstance(cause, HTTPException) else unanswered(cause)
+        words = f"{base} does not answer: {why}. Is it the address of 'serve --admin-listen'?"
         return {"ready": False, "not_ready": words}
     figures = {name: round(float(value)) for name, value in _METRIC.findall(metrics)}
     version = _VERSION.search(metrics)

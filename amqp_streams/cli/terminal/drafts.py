@@ -102,7 +102,7 @@ class JsonDrafter:
         try:
             given = json.loads(line)
         except ValueError as error:
-            message = f"line {number}: not valid JSON: {error}"
+            message = f"line {number}: not valid JSON: {_reason(error)}"
             raise InputError(message) from error
         if not isinstance(given, dict):
             message = (
@@ -166,7 +166,7 @@ class CsvDrafter:
             # Spreadsheets write a byte order mark before the first column's name.
             cells = next(csv.reader([line.decode("utf-8-sig" if number == 1 else "utf-8")], strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
-            message = f"row {number} is not valid CSV in UTF-8: {error}"
+            message = f"row {number} is not valid CSV in UTF-8: {_reason(error)}"
             raise InputError(message) from error
         if not self._columns:
             self._take_header(cells)
@@ -288,3 +288,7 @@ def _properties(value: object) -> dict[str, _Property]:
             )
             raise ValueError(message)
     return value
+
+
+def _reason(error: Exception) -> str:
+    return f"byte {error.start + 1} is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -11,8 +11,9 @@ from http import HTTPStatus
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client import ConnectError
+from amqp_streams.client import AuthenticationError, ConnectError
 from amqp_streams.client.errors import EndpointError, ManagementError
+from amqp_streams.client.reasons import reason as why
 from amqp_streams.errors import AmqpStreamsError
 from service_parts.command_line.wording import plain_sentence
 
@@ -104,18 +105,24 @@ def _unreachable(error: ConnectError) -> str:
         ),
         None,
     )
+    if isinstance(error, AuthenticationError):
+        # The names of the options: the client's text has those of its functions.
+        return words.replace("plain_without_tls", "--plain-without-tls") + (
+            ". Log in with --user and AMQP_STREAMS_PASSWORD, with --token-file, or with a context"
+            if _NO_USER in words
+            else ""
+        )
     if cause is None:
         return (
             f"{words}. Is that an AMQP port? The admin listener speaks HTTP"
             if "no answer" in words
             else words
         )
-    reason = (
-        _tls_reason(cause) if isinstance(cause, ssl.SSLError) else _REASONS.get(type(cause), cause.strerror)
-    )
-    return words if reason is None else f"{words.removesuffix(str(cause)).rstrip(': ')}: {reason}"
+    reason = _tls_reason(cause) if isinstance(cause, ssl.SSLError) else _REASONS.get(type(cause))
+    return words if reason is None else f"{words.removesuffix(why(cause)).rstrip(': ')}: {reason}"
 
 
+_NO_USER: Final = "no user name"
 _REASONS: Final[Mapping[type[OSError], str]] = {
     ConnectionRefusedError: (
         "nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?"

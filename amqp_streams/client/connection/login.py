@@ -7,6 +7,7 @@ from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import SaslOptions, TlsOptions
+from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.wire.security.bearer import is_token
 
 
@@ -43,7 +44,9 @@ async def _token(sasl: SaslOptions) -> str | None:
             asked = sasl.token()
             token = await asked if inspect.isawaitable(asked) else asked
         except Exception as error:
-            message = f"the token function failed: {type(error).__name__}: {error}"
+            # Errors of this package are sentences.
+            own = isinstance(error, AmqpStreamsError)
+            message = f"the token function failed: {'' if own else f'{type(error).__name__}: '}{error}"
             raise ConnectError(message) from error
     if token is not None and not (isinstance(token, str) and is_token(token)):
         message = (

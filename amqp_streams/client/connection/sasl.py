@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from amqp_streams.client.connection.mechanisms import ClientMechanism, Credentials
 from amqp_streams.client.errors import AuthenticationError, ConnectError
+from amqp_streams.client.reasons import unknown_protocol
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, ULong, Value, decode, encode
 
@@ -64,10 +65,7 @@ class SaslClient:
             if len(self._input) < len(HEADER) and HEADER.startswith(bytes(self._input)):
                 return
             if not self._input.startswith(HEADER):
-                message = (
-                    f"the peer does not speak AMQP 1.0 with SASL: it answered {bytes(self._input[:8])!r}"
-                )
-                raise ConnectError(message)
+                raise ConnectError(unknown_protocol(bytes(self._input)))
             del self._input[: len(HEADER)]
             self._header_seen = True
         while not self.done and (frame := self._next_frame()) is not None:

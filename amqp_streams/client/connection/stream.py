@@ -14,6 +14,7 @@ from websockets.uri import parse_uri
 from amqp_streams.client.endpoints.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
+from amqp_streams.client.reasons import reason
 from service_parts.certificate_files import load_certificate
 
 READ_BYTES: Final = 256 << 10
@@ -206,7 +207,7 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
     # ValueError: the host name is not valid.
     except (OSError, ssl.SSLError, WebSocketException, ValueError) as error:
         stream.abort()
-        message = f"{address}: {error}"
+        message = f"{address}: {reason(error)}"
         raise ConnectError(message) from error
     except BaseException:
         stream.abort()

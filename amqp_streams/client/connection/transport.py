@@ -37,6 +37,7 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.options import SaslOptions, TlsOptions
+from amqp_streams.client.reasons import located, unopened
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.proton.sending import Sendable
 
@@ -355,8 +356,8 @@ class Wire:
     def lost(self, error: Exception | None) -> None:
         """End the connection: the stream has ended."""
         self._stream = None
-        why = f"{self.address}: {error or 'closed by the peer'}"
-        self._end(ConnectionLostError("connection lost", why) if self._opened.done() else ConnectError(why))
+        ended = unopened(self.address, error)
+        self._end(ConnectionLostError("connection lost", str(ended)) if self._opened.done() else ended)
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -443,7 +444,7 @@ class Wire:
             self._flush_handle = None
         self._protocol.end()
         if not self._opened.done():
-            self._opened.set_exception(error if isinstance(error, ConnectError) else ConnectError(str(error)))
+            self._opened.set_exception(located(self.address, error))
             # Read it, or asyncio logs it if no task waits.
             self._opened.exception()
             return

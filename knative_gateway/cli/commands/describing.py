@@ -8,7 +8,7 @@ import click
 
 from knative_gateway.cli.client import Client, RefusedError, Resource
 from knative_gateway.cli.commands.subscribers import KINDS, failure_lines
-from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.commands.targets import by_kind, suggesting
 from knative_gateway.cli.completion import kinds, names_of_kind
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON
@@ -37,24 +37,32 @@ def describe(
     \b
     Examples:
       knative-gateway describe trigger measured
-      knative-gateway describe broker/weather --json
+      knative-gateway describe broker/weather trigger/measured --json
     """
-    resource, all_names = one_kind(client, kind, names)
     space = namespace or "default"
-    objects = (
-        [client.ask("GET", resource.path(space, name))[1] for name in all_names]
-        if all_names
-        else [child(each) for each in entries(client.ask("GET", resource.path(space))[1], "items")]
-    )
-    for index, object_ in enumerate(objects):
+    objects = [
+        (resource, object_)
+        for resource, all_names in by_kind(client, kind, names)
+        for object_ in _objects(client, resource, space, all_names)
+    ]
+    for index, (resource, object_) in enumerate(objects):
         events, deliveries = _events(client, object_), _deliveries(client, resource, object_)
         if as_json:
             click.echo(json.dumps({"object": object_, "events": events, "deliveries": deliveries}))
         else:
             click.echo(("\n\n" if index else "") + "\n".join(described(object_, events, deliveries)))
     if not objects:
-        click.echo(f"no {resource.plural} in the namespace {space}", err=True)
+        click.echo(f"no {kind} in the namespace {space}", err=True)
     return 0
+
+
+def _objects(client: Client, resource: Resource, space: str, names: Sequence[str]) -> Iterator[Object]:
+    """Yield the named resources of a kind, or all."""
+    if not names:
+        yield from (child(each) for each in entries(client.ask("GET", resource.path(space))[1], "items"))
+    for name in names:
+        with suggesting(client, resource, space, name):
+            yield client.ask("GET", resource.path(space, name))[1]
 
 
 def described(object_: Object, events: Sequence[Object], deliveries: Object | None) -> Iterator[str]:

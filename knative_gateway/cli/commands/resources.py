@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from knative_gateway.cli.client import APPLY, JSON, MANAGER, TABLE, Client, RefusedError, Resource
-from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.commands.targets import Named, by_kind, suggesting
 from knative_gateway.cli.completion import kinds as kinds_of
 from knative_gateway.cli.completion import names_of_kind
 from knative_gateway.cli.files import read_files
@@ -125,27 +125,28 @@ def get(
     \b
     Examples:
       knative-gateway get triggers --all-namespaces
-      knative-gateway get trigger/measured -o yaml
+      knative-gateway get trigger/measured broker/weather -o yaml
       knative-gateway get brokers,triggers --selector team=weather
       knative-gateway get triggers --watch
     """
-    if "/" in kinds:
-        kinds, _, name = kinds.partition("/")
-        names = (name, *names)
-    resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
+    named: list[Named] = (
+        by_kind(client, kinds, names)
+        if any("/" in word for word in (kinds, *names))
+        else [(resource, names) for kind in kinds.split(",") for resource in client.named(kind)]
+    )
     space = "" if all_namespaces else namespace or "default"
-    requests = Requests(client, space, names, {"labelSelector": selector} if selector else {})
+    requests = Requests(client, space, {"labelSelector": selector} if selector else {})
     if watch:
-        if len(resources) > 1 or len(names) > 1:
+        if len(named) > 1 or len(named[0][1]) > 1:
             message = "--watch shows one kind, or one resource of it"
             raise click.UsageError(message)
         shape = Shape("json" if as_json else output or "text", wide=wide or output == "wide")
-        follow(client, resources[0], space, names[0] if names else "", requests.query, shape=shape)
+        follow(client, named[0][0], space, "".join(named[0][1]), requests.query, shape=shape)
         return 0
     if as_json or output in {"json", "yaml"}:
-        click.echo(_whole(requests, resources, as_yaml=output == "yaml"), nl=False)
+        click.echo(_whole(requests, named, as_yaml=output == "yaml"), nl=False)
         return 0
-    shown = _tables(requests, resources, wide=wide or output == "wide")
+    shown = _tables(requests, named, wide=wide or output == "wide")
     click.echo("\n".join(shown), nl=False)
     if not shown:
         click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {space}'}", err=True)
@@ -175,6 +176,7 @@ def delete(
     \b
     Examples:
       knative-gateway delete trigger measured
+      knative-gateway delete trigger/measured broker/weather
       knative-gateway delete -f temps.yaml
     """
     if bool(kind) == bool(files) or (kind and not names and "/" not in kind):
@@ -188,7 +190,8 @@ def delete(
     failed = False
     for resource, path, name in targets:
         try:
-            client.ask("DELETE", path)
+            with suggesting(client, resource, namespace or "default", name):
+                client.ask("DELETE", path)
         except RefusedError as error:
             if error.code == 404 and ignore_not_found:
                 continue
@@ -207,25 +210,25 @@ class Requests:
     client: Client
     namespace: str
     """Empty: all namespaces."""
-    names: tuple[str, ...]
-    """Empty: all resources of a kind."""
     query: dict[str, str]
 
-    def answers(self, resource: Resource, accept: str = JSON) -> list[dict[str, Any]]:
+    def answers(self, named: Named, accept: str = JSON) -> list[dict[str, Any]]:
         """Ask for the named resources of a kind, one by one, or for the list of all of them."""
-        paths = [resource.path(self.namespace, name) for name in self.names]
-        return [
-            self.client.ask("GET", path, query=self.query, accept=accept)[1]
-            for path in paths or [resource.path(self.namespace)]
-        ]
+        resource, names = named
+        found = []
+        for name in names or [""]:
+            path = resource.path(self.namespace, name)
+            with suggesting(self.client, resource, self.namespace, name):
+                found.append(self.client.ask("GET", path, query=self.query, accept=accept)[1])
+        return found
 
 
-def _whole(requests: Requests, resources: list[Resource], *, as_yaml: bool) -> str:
+def _whole(requests: Requests, all_named: list[Named], *, as_yaml: bool) -> str:
     """Return the resources as JSON, one a line, or as YAML documents."""
     found = [
         each
-        for resource in resources
-        for answer in requests.answers(resource)
+        for named in all_named
+        for answer in requests.answers(named)
         for each in (entries(answer, "items") if "items" in answer else [answer])
     ]
     if as_yaml:
@@ -233,13 +236,13 @@ def _whole(requests: Requests, resources: list[Resource], *, as_yaml: bool) -> s
     return "".join(f"{json.dumps(each)}\n" for each in found)
 
 
-def _tables(requests: Requests, resources: list[Resource], *, wide: bool) -> list[str]:
+def _tables(requests: Requests, all_named: list[Named], *, wide: bool) -> list[str]:
     """Return a table for each kind of which a resource exists, with the columns that the gateway names."""
     shown: list[str] = []
-    for resource in resources:
-        tables = requests.answers(resource, TABLE)
+    for resource, names in all_named:
+        tables = requests.answers((resource, names), TABLE)
         rows = [row for table in tables for row in table["rows"]]
-        prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
+        prefix = f"{resource.full_name}/" if len(all_named) > 1 else ""
         if rows:
             spaces = not requests.namespace and resource.namespaced
             columns = tables[0]["columnDefinitions"]
@@ -250,8 +253,11 @@ def _tables(requests: Requests, resources: list[Resource], *, wide: bool) -> lis
 def _named(
     client: Client, kind: str, names: tuple[str, ...], namespace: str | None
 ) -> list[tuple[Resource, str, str]]:
-    resource, all_names = one_kind(client, kind, names)
-    return [(resource, resource.path(namespace or "default", each), each) for each in all_names]
+    return [
+        (resource, resource.path(namespace or "default", each), each)
+        for resource, all_names in by_kind(client, kind, names)
+        for each in all_names
+    ]
 
 
 def _target(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:

@@ -5,13 +5,16 @@ import mimetypes
 import sys
 import uuid
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import click
 
-from knative_gateway.cli.client import Client
+from knative_gateway.cli.client import Client, RefusedError
+from knative_gateway.cli.commands.targets import names_of, one_kind
 from knative_gateway.cli.completion import targets
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
@@ -89,9 +92,25 @@ def send(
     media = content_type or _media(body, data_file)
     headers = {f"ce-{attribute}": quote(value, safe=_UNQUOTED) for attribute, value in attributes.items()}
     path = "/".join(("", kind, quote(namespace or "default", safe=""), quote(name, safe="")))
-    client.post_event(path, headers | ({"Content-Type": media} if body else {}), body)
+    try:
+        client.post_event(path, headers | ({"Content-Type": media} if body else {}), body)
+    except RefusedError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
+        raise _missing(client, kind, name, namespace or "default", error) from None
     report(f"event {id_} accepted by {target}", as_json=as_json, accepted=id_, target=target)
     return 0
+
+
+def _missing(client: Client, kind: str, name: str, space: str, error: RefusedError) -> RefusedError:
+    """Return the error for a target that does not exist; the error of the ingress if it does."""
+    resource = one_kind(client, kind)
+    names = names_of(client, resource, space)
+    if name in names:
+        return error
+    near = get_close_matches(name, names, n=1)
+    advice = f"; did you mean {near[0]!r}?" if near else f"; see 'knative-gateway get {resource.plural}'"
+    return RefusedError(f"no {resource.kind} named {name!r} in the namespace {space}{advice}", error.code)
 
 
 _UNQUOTED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from knative_gateway.cli.client import Client
-from knative_gateway.cli.commands.targets import path_of
+from knative_gateway.cli.commands.targets import resource_of, suggesting
 from knative_gateway.cli.completion import subscribers
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
@@ -16,6 +16,7 @@ from knative_gateway.cli.starts import FORMS, written_start
 from knative_gateway.resources.objects import Object, child, entries, number, text
 
 KINDS: Final = ("Trigger", "Subscription")
+_DELIVERIES: Final = "deliveries"
 
 
 def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
@@ -25,9 +26,15 @@ def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
     )
 
 
-def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:
-    """Return the path of an action on a Trigger or Subscription. See `path_of`."""
-    return path_of(client, subscriber, namespace, action, KINDS)
+def _asked(
+    client: Client, subscriber: str, namespace: str | None, action: str, body: object = None
+) -> Object:
+    """Ask for an action of a Trigger or Subscription, and return the answer. See `resource_of`."""
+    resource, name = resource_of(client, subscriber, namespace, KINDS)
+    space = namespace or "default"
+    method = "GET" if action == _DELIVERIES else "POST"
+    with suggesting(client, resource, space, name):
+        return client.ask(method, resource.path(space, name, action), body)[1]
 
 
 @click.command(short_help="Show the latest failed deliveries of a Trigger or Subscription.")
@@ -42,7 +49,7 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     Example:
       knative-gateway history trigger/measured
     """
-    _, answer = client.ask("GET", _path(client, subscriber, namespace, "deliveries"))
+    answer = _asked(client, subscriber, namespace, _DELIVERIES)
     if as_json:
         click.echo(json.dumps(answer))
         return 0
@@ -94,7 +101,7 @@ def pause(*, client: Client, subscriber: str, namespace: str | None, as_json: bo
     Example:
       knative-gateway pause trigger/measured
     """
-    client.ask("POST", _path(client, subscriber, namespace, "pause"))
+    _asked(client, subscriber, namespace, "pause")
     report(f"{subscriber} paused", as_json=as_json, paused=subscriber)
     return 0
 
@@ -109,7 +116,7 @@ def resume(*, client: Client, subscriber: str, namespace: str | None, as_json: b
     Example:
       knative-gateway resume trigger/measured
     """
-    client.ask("POST", _path(client, subscriber, namespace, "resume"))
+    _asked(client, subscriber, namespace, "resume")
     report(f"{subscriber} resumed", as_json=as_json, resumed=subscriber)
     return 0
 
@@ -131,7 +138,7 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
         first = written_start(start, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--start'") from error
-    client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": first})
+    _asked(client, subscriber, namespace, "replay", {"start": first})
     report(f"{subscriber} continues from {first}", as_json=as_json, replayed=subscriber, start=first)
     return 0
 
@@ -157,7 +164,7 @@ def redrive(
       knative-gateway redrive trigger/measured --event 0:42 --event 3:7
     """
     options = {"events": [_event(text) for text in events]} if events else {}
-    _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"), options)
+    answer = _asked(client, subscriber, namespace, "redrive", options)
     count = number(answer, "events")
     words = f"{subscriber}: {count} {'event is' if count == 1 else 'events are'} delivered again"
     report(words, as_json=as_json, redriven=subscriber, events=count)

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from knative_gateway.cli.client import Client, RefusedError, Resource
-from knative_gateway.cli.commands.targets import one_kind
+from knative_gateway.cli.commands.targets import by_kind, suggesting
 from knative_gateway.cli.completion import kinds, names_of_kind
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
@@ -56,17 +56,20 @@ def wait(
     \b
     Examples:
       knative-gateway wait trigger/measured
+      knative-gateway wait broker/weather trigger/measured
       knative-gateway wait broker weather --for condition=Ready --timeout 30
       knative-gateway wait trigger/measured --for delete
     """
-    resource, all_names = one_kind(client, kind, names)
-    if not all_names:
-        message = f"name a {resource.singular}: {kind}/NAME"
+    named = by_kind(client, kind, names)
+    if not named[0][1]:
+        message = f"name a {named[0][0].singular}: {kind}/NAME"
         raise click.UsageError(message)
     condition = _condition(wanted)
     end = monotonic() + timeout
-    for name in all_names:
-        wait_for(client, resource, namespace or "default", name, condition=condition, end=end)
+    space = namespace or "default"
+    for resource, name in ((resource, name) for resource, each in named for name in each):
+        with suggesting(client, resource, space, name):
+            wait_for(client, resource, space, name, condition=condition, end=end)
         done = f"{resource.full_name}/{name}"
         met = "deleted" if condition is None else f"condition {condition[0]} is {condition[1]}"
         report(f"{done} {met}", as_json=as_json, resource=done, met=wanted)

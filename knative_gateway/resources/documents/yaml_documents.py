@@ -67,7 +67,7 @@ def documents(written: bytes) -> Iterator[object]:
             else:
                 reader.take(event)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"it is not YAML: {' '.join(str(error).split())}"
+        message = f"it is not YAML: {_words(error)}"
         raise YamlError(message) from None
     except TooMuchError as error:
         raise YamlError(str(error)) from None
@@ -228,3 +228,12 @@ def plain(written: str) -> object:
         message = f"{written} is not JSON"
         raise YamlError(message)
     return written
+
+
+def _words(error: yaml.YAMLError | UnicodeDecodeError) -> str:
+    """Return what is wrong and where, without the words of the library about streams."""
+    mark = getattr(error, "problem_mark", None)
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"byte {error.position + 1}: {error.reason}"
+    words = getattr(error, "problem", None) or " ".join(str(error).split())
+    return words if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {words}"

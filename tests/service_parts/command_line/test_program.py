@@ -116,6 +116,37 @@ def test_the_nearest_name_is_suggested_for_a_command_that_does_not_exist() -> No
     assert "No such command 'rum'. Did you mean 'run'?" in done.stderr
 
 
+@pytest.mark.parametrize("words", ["run", "--help", "--version"])
+def test_a_full_disk_behind_stdout_is_reported_in_a_sentence(words: str, tmp_path: Path) -> None:
+    script = tmp_path / "once.py"
+    script.write_text(
+        "import click\n"
+        "from service_parts.command_line.program import Entry, Faults, Program\n"
+        "from service_parts.command_line.wording import plain_sentence\n"
+        "@click.command()\n"
+        "def run():\n"
+        "    click.echo('data')\n"
+        "def complain(error, as_json):\n"
+        "    click.echo(plain_sentence(error), err=True)\n"
+        "if __name__ == '__main__':\n"
+        "    faults = Faults(failures=(), usage_errors=(), complain=complain)\n"
+        "    table = {'run': Entry('once:run', 'Run.')}\n"
+        "    click.version_option('1')(Program('once', table=table, faults=faults))()\n"
+    )
+    environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(script), words],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "stdout: No space left on device\n")
+
+
 def test_a_reader_that_has_seen_enough_is_not_a_failure(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(

@@ -72,7 +72,7 @@ def test_warnings_are_shown_with_their_remedies(tmp_path: Path) -> None:
 def test_a_wrong_admin_address_is_not_ready(admin: tuple[Node, str]) -> None:
     done = admin[0].run("status", "--admin", "127.0.0.1:1")
     assert done.returncode == 1
-    assert "http://127.0.0.1:1 does not answer: Connection refused. Is it the address of" in done.stdout
+    assert "http://127.0.0.1:1 does not answer: connection refused. Is it the address of" in done.stdout
     assert admin[0].run("status", "--admin", "ftp://h").returncode == 2
 
 

@@ -6,7 +6,14 @@ import ssl
 import pytest
 
 from amqp_streams.cli.terminal.wording import condition, is_missing, missing_group, missing_log, sentence
-from amqp_streams.client import ConnectError, LinkRefusedError, ManagementError, TimedOutError
+from amqp_streams.client import (
+    AuthenticationError,
+    ConnectError,
+    LinkRefusedError,
+    ManagementError,
+    TimedOutError,
+)
+from amqp_streams.client.reasons import unopened
 from amqp_streams.errors import AmqpStreamsError
 
 NODE = "amqp://h:5672"
@@ -14,9 +21,7 @@ NODE = "amqp://h:5672"
 
 def unreachable(cause: Exception) -> ConnectError:
     """Return the error as the client reports it."""
-    error = ConnectError(f"{NODE}: {cause}")
-    error.__cause__ = cause
-    return error
+    return unopened(NODE, cause)
 
 
 def tls(reason: str) -> ssl.SSLError:
@@ -56,7 +61,7 @@ def distrusted() -> ssl.SSLCertVerificationError:
             tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"),
             "TLS failed (tlsv13 alert certificate required). See --ca, --cert and --key-file",
         ),
-        (OSError(101, "Network is unreachable"), "Network is unreachable"),
+        (OSError(101, "Network is unreachable"), "network is unreachable"),
     ],
 )
 def test_a_node_that_cannot_be_reached_is_named_with_the_reason_and_the_remedy(
@@ -66,6 +71,17 @@ def test_a_node_that_cannot_be_reached_is_named_with_the_reason_and_the_remedy(
     assert told.startswith(f"{NODE}: {words}")
     assert "Errno" not in told
     assert "_ssl.c" not in told
+
+
+def test_a_missing_login_names_the_options() -> None:
+    missing = sentence(AuthenticationError("the peer offers PLAIN, and no user name was given"))
+    assert missing.endswith(
+        "Log in with --user and AMQP_STREAMS_PASSWORD, with --token-file, or with a context"
+    )
+    assert "allow it with --plain-without-tls" in sentence(
+        AuthenticationError("PLAIN would send it: use amqps://, or allow it with plain_without_tls")
+    )
+    assert sentence(AuthenticationError("wrong user name or password")) == "wrong user name or password"
 
 
 def test_the_same_fault_has_one_wording() -> None:

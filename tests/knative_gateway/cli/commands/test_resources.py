@@ -1,6 +1,8 @@
 """apply, get, delete and their neighbours, against an API on a real socket."""
 
 import json
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knative_gateway.cli import main
-from knative_gateway.cli.client import Client
 from knative_gateway.cli.commands import subscribers
 from knative_gateway.cli.commands.kubeconfig import kubeconfig
 from knative_gateway.resources.documents.manifests import read_yaml, written_yaml
@@ -143,8 +144,7 @@ def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.
         },
     ]
     failures.insert(1, {**failures[0], "end": ""})
-    monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
-    monkeypatch.setattr(Client, "ask", lambda *_: (200, {"failures": failures}))
+    monkeypatch.setattr(subscribers, "_asked", lambda *_: {"failures": failures})
     assert run("history", "trigger/asked").stdout.splitlines() == [
         "2026-01-31T12:00:11Z  /s 1  attempt 2  503  status 503  → dropped",
         "2026-01-31T12:00:10Z  /s 1  attempt 1  -  refused",
@@ -193,13 +193,7 @@ def test_a_name_alone_means_the_trigger_or_subscription_that_has_it(run: Run) ->
 
 def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
-
-    def ask(*given: object) -> tuple[int, None]:
-        asked.append(given[3:])
-        return 200, None
-
-    monkeypatch.setattr(Client, "ask", ask)
+    monkeypatch.setattr(subscribers, "_asked", lambda *given: asked.append(given[4:]))
     run("replay", "measured", "--start", "0:42")
     run("replay", "measured", "--start", "2026-01-31T12:00")
     assert asked == [({"start": "offset=0=42"},), ({"start": "time=2026-01-31T12:00:00.000Z"},)]
@@ -226,6 +220,62 @@ def test_unreachable_and_unknown_servers_are_reported(run: Run, tmp_path: Path) 
     )
 
 
+def test_several_resources_of_several_kinds_are_named_at_once(run: Run) -> None:
+    both = [trigger("one"), config_map("two", a="b")]
+    run("apply", "-f", "-", given=both)
+    shown = run("get", "trigger/one", "configmap/two").stdout
+    assert "trigger.eventing.knative.dev/one" in shown
+    assert "configmap/two" in shown
+    described = run("describe", "configmap/two", "trigger/one").stdout
+    assert described.index("two") < described.index("one")
+    assert "'trigger/' has no name" in run("get", "configmap/two", "trigger/", status=2).stderr
+    names = ["trigger.eventing.knative.dev/one", "configmap/two"]
+    assert run("delete", "trigger/one", "configmap/two").stdout.splitlines() == [
+        f"{name} deleted" for name in names
+    ]
+    run("wait", "trigger/one", "configmap/two", "--for", "delete")
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "delete", "wait"])
+def test_a_misspelt_name_gets_the_nearest_one(run: Run, command: str) -> None:
+    run("apply", "-f", "-", given=[trigger("measured")])
+    assert "did you mean 'measured'?" in run(command, "trigger/measurd", status=1).stderr
+    assert "did you mean" not in run(command, "trigger/zzz", status=1).stderr
+    assert "did you mean" not in run(command, "configmap/measured", status=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "the server closed the connection without an answer. Is --server right?"),
+        (b"SSH-2.0-OpenSSH\r\n", "is not a gateway: its answer is not valid"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", "is not a gateway: its answer is not valid"),
+        (
+            b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nno\r\n\n",
+            "the server there is not a gateway",
+        ),
+    ],
+    ids=["closed", "ssh", "other", "404"],
+)
+def test_a_server_that_is_not_a_gateway_is_reported_in_words(run: Run, answer: bytes, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_one() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_one)
+        thread.start()
+        port = server.getsockname()[1]
+        stderr = run("get", "triggers", server=f"http://127.0.0.1:{port}", status=1).stderr
+        thread.join()
+    assert words in stderr
+    assert "Errno" not in stderr
+    assert "Remote end" not in stderr
+
+
 class Known:
     def identity(self, token: str) -> Identity | None:
         return Identity("anna") if token == "secret" else None
@@ -249,3 +299,23 @@ def test_a_kubeconfig_names_the_gateway(run: Run, tmp_path: Path) -> None:
     run("kubeconfig", "--ca", str(tmp_path / "ca.pem"), "--output", str(path))
     assert (path.stat().st_mode & 0o777, "Y2VydGlmaWNhdGU=" in path.read_text()) == (0o600, True)
     assert "No such file" in run("kubeconfig", "--ca", str(tmp_path / "nowhere"), status=2).stderr
+
+
+def test_a_name_that_is_not_of_a_subscriber_is_explained(run: Run) -> None:
+    broker = {
+        "apiVersion": "eventing.knative.dev/v1",
+        "kind": "Broker",
+        "metadata": {"name": "weather", "namespace": "default"},
+    }
+    run("apply", "-f", "-", given=[broker, trigger("measured")])
+    assert "it is the name of a Broker" in run("history", "weather", status=1).stderr
+    for command in (["history"], ["pause"], ["replay", "--start", "earliest"], ["redrive"]):
+        for name in ("measurd", "trigger/measurd"):
+            assert "did you mean 'measured'?" in run(*command, name, status=1).stderr
+
+
+def test_files_without_resources_are_an_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    refused = run("apply", "-f", str(tmp_path), status=2)
+    assert "no resources. Files of a directory end in .yaml" in refused.stderr
+    assert "stdin: no resources" in run("apply", "-f", "-", status=2).stderr
