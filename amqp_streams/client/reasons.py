@@ -46,13 +46,3 @@ def located(address: object, error: AmqpStreamsError) -> ConnectError:
     named = ConnectError(f"{address}: {error}")
     named.__cause__ = error.__cause__
     return named
-
-
-def unknown_protocol(answer: bytes) -> str:
-    """Return what a peer is whose first bytes are not those of AMQP."""
-    if answer.startswith(b"HTTP/"):
-        return "the server there speaks HTTP, not AMQP"
-    # An alert: the server could not read our header as a TLS handshake.
-    if answer.startswith(b"\x15\x03"):
-        return "the server there speaks TLS: the scheme is amqps:// or wss://"
-    return f"the server there does not speak AMQP 1.0: it answered {answer[:8]!r}"

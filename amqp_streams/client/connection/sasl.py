@@ -8,7 +8,6 @@ from typing import Final, NoReturn
 
 from amqp_streams.client.connection.mechanisms import ClientMechanism, Credentials
 from amqp_streams.client.errors import AuthenticationError, ConnectError
-from amqp_streams.client.reasons import unknown_protocol
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, ULong, Value, decode, encode
 
@@ -65,7 +64,7 @@ class SaslClient:
             if len(self._input) < len(HEADER) and HEADER.startswith(bytes(self._input)):
                 return
             if not self._input.startswith(HEADER):
-                raise ConnectError(unknown_protocol(bytes(self._input)))
+                raise ConnectError(_unknown_protocol(bytes(self._input)))
             del self._input[: len(HEADER)]
             self._header_seen = True
         while not self.done and (frame := self._next_frame()) is not None:
@@ -132,6 +131,16 @@ class SaslClient:
     def _send(self, code: int, *fields: Value) -> None:
         body = encode(Described(ULong(code), list(fields)))
         self._output += (len(body) + 8).to_bytes(4) + b"\x02\x01\x00\x00" + body
+
+
+def _unknown_protocol(answer: bytes) -> str:
+    """Return what a peer is whose first bytes are not those of AMQP."""
+    if answer.startswith(b"HTTP/"):
+        return "the server there speaks HTTP, not AMQP"
+    # An alert: the server could not read our header as a TLS handshake.
+    if answer.startswith(b"\x15\x03"):
+        return "the server there speaks TLS: the scheme is amqps:// or wss://"
+    return f"the server there does not speak AMQP 1.0: it answered {answer[:8]!r}"
 
 
 def _broken() -> NoReturn:

@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from amqp_streams.client.errors import AuthenticationError, ConnectError
-from amqp_streams.client.reasons import located, reason, unknown_protocol, unopened
+from amqp_streams.client.reasons import located, reason, unopened
 from amqp_streams.errors import AmqpStreamsError
 
 
@@ -39,18 +39,6 @@ def tls_error() -> ssl.SSLError:
 )
 def test_a_reason_is_in_words(error: Exception | None, words: str) -> None:
     assert reason(error) == words
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (b"HTTP/1.1", "the server there speaks HTTP, not AMQP"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "the server there speaks TLS: the scheme is amqps:// or wss://"),
-        (b"SSH-2.0-OpenSSH", "the server there does not speak AMQP 1.0: it answered b'SSH-2.0-'"),
-    ],
-)
-def test_a_peer_that_does_not_speak_amqp_is_named(answer: bytes, words: str) -> None:
-    assert unknown_protocol(answer) == words
 
 
 def test_a_stream_that_ended_too_early_has_its_cause() -> None:

@@ -1,5 +1,6 @@
 """The client's side of SASL, from bytes alone."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -266,3 +267,16 @@ def test_a_token_with_our_server_is_good_or_said_not_to_be(mechanism: str, words
     assert client.done
     with pytest.raises(AuthenticationError, match=words):
         converse(SaslClient(Credentials(token="other"), None), offered)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1", "the server there speaks HTTP, not AMQP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "the server there speaks TLS: the scheme is amqps:// or wss://"),
+        (b"SSH-2.0-OpenSSH", "the server there does not speak AMQP 1.0: it answered b'SSH-2.0-'"),
+    ],
+)
+def test_a_peer_that_does_not_speak_amqp_is_named(answer: bytes, words: str) -> None:
+    with pytest.raises(ConnectError, match=re.escape(words)):
+        SaslClient(ANN, None).receive(answer)
