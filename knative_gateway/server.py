@@ -427,6 +427,11 @@ class Gateway:
         return None if self.node is None else self.node.starts
 
     @property
+    def certificate_expires_at(self) -> float | None:
+        """When the certificate of the listener expires, in seconds since 1970. None without TLS."""
+        return None if self._http is None else self._http.certificate_expires_at
+
+    @property
     def stored_s_ago(self) -> float | None:
         """Seconds since the positions of subscribers were last stored. None before the dispatcher starts."""
         return None if self._dispatcher is None else self._dispatcher.stored_s_ago

@@ -80,7 +80,7 @@ def test_every_right_is_told() -> None:
 async def test_every_metric_is_listed_and_every_listed_metric_exists(tmp_path: Path) -> None:
     kafka = KafkaFigures()
     kafka.statistics('{"brokers": {"a:9092/1": {"nodeid": 1, "state": "UP"}}}')
-    metrics = Metrics(data_dir=tmp_path, refused=lambda: 0)
+    metrics = Metrics(data_dir=tmp_path, refused=lambda: 0, expires_at=lambda: 0.0)
     metrics.source = Source(replace(STATUS, figures=tuple(kafka.figures())))
     text = (await metrics.text()).decode()
     # The library adds a time of creation to each histogram.

@@ -87,6 +87,7 @@ def picture(service: Service) -> Steps[NodeStatus]:
         groups_more=groups.more,
         quotas=tuple(service.quotas.status()),
         access_refused=service.audit.refused_count,
+        deliveries_refused=dict(service.audit.deliveries_refused),
         figures=service.store.facts().figures,
     )
 

@@ -141,7 +141,11 @@ class Server:
         self.addresses: Final[dict[str, list[str]]] = {}
         self.service: EventService | None = None
         self._admission: Final = Admission(settings.limits.connections)
-        self._metrics: Final = Metrics(data_dir=settings.data_dir, refused=lambda: self._admission.refused)
+        self._metrics: Final = Metrics(
+            data_dir=settings.data_dir,
+            refused=lambda: self._admission.refused,
+            expires_at=lambda: None if self._tls is None else self._tls.expires_at,
+        )
         # Certificates and users are read here, before the store is opened: an error in them costs no
         # recovery.
         self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)

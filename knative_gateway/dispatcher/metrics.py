@@ -31,6 +31,7 @@ _GAUGES: Final = {
 }
 _LAG_EVENTS: Final = "Events of the log after the subscriber's position, matching or not; a few seconds old."
 _LAG_SECONDS: Final = "Age of the oldest event that the subscriber has not completed."
+_PAUSED: Final = "1 while the subscriber is paused."
 _REQUEST: Final = "Time from a request to its answer."
 _DELIVERY: Final = "Time from when an event was stored until its delivery ended."
 _PARTITIONS: Final = (
@@ -72,6 +73,7 @@ class DispatcherMetrics(Collector):
         }
         events = GaugeMetricFamily(f"{_PREFIX}lag_events", _LAG_EVENTS, labels=LABELS)
         seconds = GaugeMetricFamily(f"{_PREFIX}lag_seconds", _LAG_SECONDS, labels=LABELS)
+        paused = GaugeMetricFamily(f"{_PREFIX}paused", _PAUSED, labels=LABELS)
         request = HistogramMetricFamily(f"{_PREFIX}request_seconds", _REQUEST, labels=LABELS)
         delivery = HistogramMetricFamily(f"{_PREFIX}delivery_seconds", _DELIVERY, labels=LABELS)
         # One pass over the subscribers, and not one for each metric: there may be thousands of them.
@@ -82,6 +84,7 @@ class DispatcherMetrics(Collector):
                 counter.add_metric(labels, getattr(figures, name))
             for name, gauge in gauges.items():
                 gauge.add_metric(labels, getattr(figures, name))
+            paused.add_metric(labels, float(spec.paused))
             events.add_metric(labels, lag.events)
             seconds.add_metric(labels, lag.seconds)
             # A histogram takes 17 lines. Subscribers without events, of which there may be thousands, get
@@ -92,6 +95,7 @@ class DispatcherMetrics(Collector):
         yield from (
             *counters.values(),
             *gauges.values(),
+            paused,
             events,
             seconds,
             request,

@@ -22,6 +22,7 @@ from knative_gateway.http.connection import Connection
 from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.http.service import Service
 from knative_gateway.running.supervising import Supervisor
+from service_parts.certificate_expiry import expires_at
 from service_parts.certificate_files import CertificateFileError, load_certificate
 from service_parts.networks import format_address
 from service_parts.settings.listeners import Listener
@@ -74,6 +75,8 @@ class HttpServer:
         self._supervisor: Final = tasks or Supervisor()
         self._tls: Final = tls
         self._context: Final = None if tls is None else server_context(tls)
+        self.certificate_expires_at = None if tls is None else expires_at(tls.certificate)
+        """In seconds since 1970. None without TLS, or if it is not known."""
         self._servers: Final[list[asyncio.Server]] = []
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._ticking: asyncio.Task[None] | None = None
@@ -131,6 +134,7 @@ class HttpServer:
             # not change.
             server_context(self._tls)
             load_certificate(self._context, self._tls.certificate, self._tls.key)
+            self.certificate_expires_at = expires_at(self._tls.certificate)
 
     def leave(self) -> None:
         """Keep serving, but close each connection after its next answer, so that clients connect

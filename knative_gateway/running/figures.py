@@ -8,6 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from knative_gateway import __version__
+
 
 class Observed(Protocol):
     """What the metrics are computed from."""
@@ -28,6 +30,13 @@ class Observed(Protocol):
     def embedded_starts(self) -> int | None:
         """How often the embedded node was started. None if the gateway has no embedded node."""
 
+    @property
+    def certificate_expires_at(self) -> float | None:
+        """When the certificate of the listener expires, in seconds since 1970. None without TLS."""
+
+    def missing(self) -> str | None:
+        """Return why this process is not ready; None if it is."""
+
 
 class GatewayFigures:
     """A collector for the registry of `/metrics`."""
@@ -46,6 +55,16 @@ class GatewayFigures:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the gateway itself."""
         gateway = self._gateway
+        build = GaugeMetricFamily(
+            "knative_gateway_build_info", "1; its label has the version.", labels=["version"]
+        )
+        build.add_metric([__version__], 1)
+        yield build
+        yield GaugeMetricFamily(
+            "knative_gateway_ready",
+            "1 while the gateway is ready; /readyz says why it is not.",
+            float(gateway.missing() is None),
+        )
         yield GaugeMetricFamily(
             "knative_gateway_event_log_connected",
             "Whether the event log node is connected.",
@@ -59,6 +78,9 @@ class GatewayFigures:
             yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, seconds)
         if (starts := gateway.embedded_starts) is not None:
             yield embedded_starts(starts)
+        if (expires_at := gateway.certificate_expires_at) is not None:
+            words = "When the TLS certificate expires, in seconds since 1970."
+            yield GaugeMetricFamily("knative_gateway_certificate_expiry_timestamp_seconds", words, expires_at)
 
 
 def embedded_starts(starts: int) -> Metric:

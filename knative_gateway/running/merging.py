@@ -17,15 +17,20 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 _MAXIMA: Final = frozenset(
     {
+        "knative_gateway_build_info",
         "knative_gateway_positions_kept_seconds",
         "knative_gateway_subscriber_lag_seconds",
+        # Each worker knows it.
+        "knative_gateway_subscriber_paused",
         "process_open_fds",
         "python_info",
     }
 )
 _MINIMA: Final = frozenset(
     {
+        "knative_gateway_certificate_expiry_timestamp_seconds",
         "knative_gateway_event_log_connected",
+        "knative_gateway_ready",
         "process_max_fds",
         # The age of the gateway is that of its oldest process, the parent.
         "process_start_time_seconds",

@@ -16,7 +16,7 @@ import pytest
 
 from amqp_streams.client import EARLIEST, connect
 from event_formats.amqp_binding import decode
-from knative_gateway import server
+from knative_gateway import __version__, server
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.engine.event_log import AmqpEventLog
@@ -104,6 +104,8 @@ async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
     status, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert status == 200
     for name in (
+        b"knative_gateway_ready 1.0",
+        f'knative_gateway_build_info{{version="{__version__}"}} 1.0'.encode(),
         b"knative_gateway_event_log_connected 1.0",
         b"knative_gateway_embedded_starts_total 1.0",
         b"process_cpu_seconds_total",
@@ -132,6 +134,7 @@ async def test_a_task_that_ended_makes_it_not_ready(gateway: Gateway) -> None:
     assert (status, words) == (503, b"not ready: the task broken ended and is being restarted: see the log\n")
     _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert b'knative_gateway_task_restarts_total{task="broken"}' in metrics
+    assert b"knative_gateway_ready 0.0" in metrics
     task.cancel()
     await asyncio.wait({task})
     assert (await asyncio.to_thread(request, gateway, "GET", "/readyz"))[0] == 200

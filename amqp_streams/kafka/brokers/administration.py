@@ -365,7 +365,11 @@ class Administration:
 
 def _replication(partitions: Iterable[Any], in_sync_min: int) -> Replication:
     leaderless = sum(each.leader is None or each.leader.id < 0 for each in partitions)
-    return Replication(leaderless, sum(len(each.isr) < in_sync_min for each in partitions))
+    return Replication(
+        leaderless,
+        short=sum(len(each.isr) < in_sync_min for each in partitions),
+        behind=sum(len(each.isr) < len(each.replicas) for each in partitions),
+    )
 
 
 def _code(error: KafkaException) -> int | None:

@@ -26,13 +26,16 @@ class Failure(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How many partitions have no leader, or fewer replicas in sync than their topic needs."""
+    """How many partitions have no leader, too few replicas in sync for their topic, or not all in sync."""
 
     leaderless: int = 0
     short: int = 0
+    behind: int = 0
 
     def __add__(self, other: "Replication") -> "Replication":
-        return Replication(self.leaderless + other.leaderless, self.short + other.short)
+        return Replication(
+            self.leaderless + other.leaderless, self.short + other.short, self.behind + other.behind
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,11 @@ class KafkaFigures:
             "partitions_below_min_in_sync",
             "Partitions of logs with fewer replicas in sync than min.insync.replicas.",
             self.replication.short,
+        )
+        yield _gauge(
+            "partitions_under_replicated",
+            "Partitions of logs with a replica that is not in sync.",
+            self.replication.behind,
         )
         yield Figure(
             "kafka_events_lost",

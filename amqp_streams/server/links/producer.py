@@ -365,6 +365,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     def _refuse(self, delivery: Pointer, reason: PeerError | StorageError) -> None:
         error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
+        self.service.audit.deliveries_refused[error.condition] += 1
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self.service.audit.refused(self.owner.user, error.description)
         # The sender settled the transfer, so it sees no outcome: detaching is the only way to report the

@@ -11,6 +11,7 @@ import structlog
 
 from amqp_streams.authentication import ClientCertificates, TlsSettings
 from amqp_streams.errors import ConfigError
+from service_parts.certificate_expiry import expires_at
 from service_parts.certificate_files import CertificateFileError, load_authorities, load_certificate
 
 # TLS 1.2 suites (RFC 9325, section 4.2). The suites of TLS 1.3 are all acceptable and are not restricted.
@@ -56,6 +57,8 @@ class TlsContext:
         """
         self._settings: Final = settings
         self._context = server_context(settings)
+        self.expires_at = expires_at(settings.certificate)
+        """When the certificate in use expires, in seconds since 1970. None if this is not known."""
 
     def current(self) -> ssl.SSLContext:
         """The current context."""
@@ -71,5 +74,6 @@ class TlsContext:
         except ConfigError as error:
             log.error("tls_not_reloaded", reason=str(error))
             return False
+        self.expires_at = expires_at(self._settings.certificate)
         log.info("tls_reloaded", certificate=str(self._settings.certificate))
         return True

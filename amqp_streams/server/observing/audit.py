@@ -3,6 +3,7 @@
 Law: repeated refusals do not fill the log, but all of them are counted.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +32,8 @@ class Audit:
         self.changes: Final = changes
         self.refused_count = 0
         """Attaches, messages and requests that were refused because a right is missing."""
+        self.deliveries_refused: Final[Counter[str]] = Counter()
+        """Deliveries of producers that were refused, by condition. The conditions are those of the node."""
         self._clock_ms: Final = clock_ms
         self._window_ends_ms = 0
         self._lines = 0

@@ -96,10 +96,16 @@ class Metrics:
     """Everything that `/metrics` shows.
 
     `refused`: returns how many connections were refused at the limit. `data_dir`: the directory whose file
-    system is measured.
+    system is measured. `expires_at`: returns when the certificate expires; None: it is not known.
     """
 
-    def __init__(self, *, data_dir: Path | None = None, refused: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        data_dir: Path | None = None,
+        refused: Callable[[], int] | None = None,
+        expires_at: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self.registry: Final = CollectorRegistry()
         self.commits: Final = CommitMetrics(self.registry)
         self.source: StatusSource | None = None
@@ -107,6 +113,7 @@ class Metrics:
         """How many logins there were, by mechanism and result. The guard counts them."""
         self._data_dir: Final = data_dir
         self._refused: Final = refused
+        self._expires_at: Final = expires_at
         self._shared: asyncio.Future[bytes] | None = None
         self._shared_at = 0.0
         ProcessCollector(registry=self.registry)
@@ -171,6 +178,12 @@ class Metrics:
         for labels, count in sorted(self.logins.items()):
             logins.add_metric(labels, count)
         yield logins
+        if (expires_at := self._expires_at()) is not None:
+            yield _gauge(
+                "certificate_expiry_timestamp_seconds",
+                "When the TLS certificate expires, in seconds since 1970.",
+                expires_at,
+            )
         if self._data_dir is not None:
             yield from disk_metrics(self._data_dir)
 
@@ -196,6 +209,15 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
         "Attaches, messages and requests refused because a right is missing.",
         value=status.access_refused,
     )
+    refused = _family(
+        CounterMetricFamily,
+        "deliveries_refused",
+        "Deliveries of producers that were refused, by condition.",
+        "condition",
+    )
+    for condition, count in sorted(status.deliveries_refused.items()):
+        refused.add_metric([condition], count)
+    yield refused
     yield from _group_metrics(status.groups, status.groups_more)
     yield from _health_metrics(status)
     yield from map(_store_metric, status.figures)

@@ -112,7 +112,8 @@ class NodeStatus:
     `consumers_more`, `groups_more`: how many are not shown in `consumers` and `groups`. `uses`: how much of
     each limit of the node is in use. `request_seconds`: time spent on `$info` and `$management`. `faults`:
     how often each step of the regular work failed. `hindered`: why the node accepts no events or its regular
-    work fails; None if it works normally. `figures`: of the store.
+    work fails; None if it works normally. `figures`: of the store. `deliveries_refused`: how many deliveries
+    of producers were refused, by condition.
     """
 
     ready: bool
@@ -124,6 +125,7 @@ class NodeStatus:
     consumers: tuple[ConsumerStatus, ...]
     quotas: tuple[QuotaStatus, ...] = ()
     access_refused: int = 0
+    deliveries_refused: Mapping[str, int] = field(default_factory=dict)
     consumers_more: int = 0
     groups_more: int = 0
     uses: Mapping[str, Use] = field(default_factory=dict)

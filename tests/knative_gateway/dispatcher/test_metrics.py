@@ -70,6 +70,14 @@ async def test_every_end_is_counted() -> None:
     )
 
 
+async def test_a_subscriber_that_is_paused_is_shown_as_such() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer() as server:
+        await rig.serve(subscriber("u", server.url(), paused=True))
+        assert told(rig)["knative_gateway_subscriber_paused"] == 1
+        await rig.serve(subscriber("u", server.url()))
+        assert told(rig)["knative_gateway_subscriber_paused"] == 0
+
+
 async def test_a_subscriber_that_is_behind_has_lag() -> None:
     """The lag is in events and in seconds, and includes events that were not read yet."""
     answer = asyncio.Event()

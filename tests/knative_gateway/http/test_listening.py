@@ -286,7 +286,10 @@ async def test_https_is_served_and_its_certificate_read_again(tmp_path: Path) ->
     reader, writer = await opened(running, authority.client_context())
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert b"200 OK" in await response(reader)
+    expires_at = running.certificate_expires_at
+    assert expires_at is not None
     running.reload()
+    assert running.certificate_expires_at == expires_at
     issued.certificate.write_text("nonsense")
     with pytest.raises(ConfigError, match=r"TLS certificate .*localhost\.pem .*not in PEM format"):
         running.reload()

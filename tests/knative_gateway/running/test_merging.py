@@ -61,12 +61,16 @@ def test_counters_and_histograms_are_sums() -> None:
 def test_gauges_are_sums_maxima_or_minima_as_their_meaning_needs() -> None:
     def gauges(connected: float, kept_s: float, open_: float) -> Families:
         return sent(
+            GaugeMetricFamily("knative_gateway_ready", "", connected),
+            GaugeMetricFamily("knative_gateway_subscriber_paused", "", 1.0),
             GaugeMetricFamily("knative_gateway_event_log_connected", "", connected),
             GaugeMetricFamily("knative_gateway_positions_kept_seconds", "", kept_s),
             GaugeMetricFamily("knative_gateway_connections", "", open_),
         )
 
     assert text(merged([gauges(1.0, 0.25, 3.0), gauges(0.0, 2.0, 4.0)])) == [
+        "knative_gateway_ready 0.0",
+        "knative_gateway_subscriber_paused 1.0",
         "knative_gateway_event_log_connected 0.0",
         "knative_gateway_positions_kept_seconds 2.0",
         "knative_gateway_connections 7.0",

@@ -70,9 +70,10 @@ def test_kinds_without_end_do_not_make_series_without_end() -> None:
 def test_the_node_sets_what_it_counts_itself() -> None:
     figures = KafkaFigures()
     figures.pending_events = 7
-    figures.replication = sum([Replication(1, 2), Replication(0, 1)], Replication())
+    figures.replication = sum([Replication(1, 2, 3), Replication(0, 1, 4)], Replication())
     found = samples(figures)
     assert found["kafka_pending_events",] == 7
     assert found["kafka_partitions_without_leader",] == 1
     assert found["kafka_partitions_below_min_in_sync",] == 3
+    assert found["kafka_partitions_under_replicated",] == 7
     assert all(not figure.counter or not figure.name.endswith("_total") for figure in figures.figures())

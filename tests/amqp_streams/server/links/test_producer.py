@@ -406,6 +406,7 @@ def test_a_full_disk_refuses_with_an_error_and_recovers(at: str) -> None:
     assert [(each.outcome, each.condition) for each in sent] == [
         ("rejected", names.RESOURCE_LIMIT_EXCEEDED)
     ] * 2
+    assert node.service.audit.deliveries_refused == {names.RESOURCE_LIMIT_EXCEEDED: 2}
     partition(node).refusal = None  # type: ignore[attr-defined]
     assert outcomes(pair.send(sender, EVENT)) == ["accepted"]
     assert sender.refused is None

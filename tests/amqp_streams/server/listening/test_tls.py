@@ -97,13 +97,29 @@ def test_a_reload_that_fails_keeps_the_context_and_says_why(good: TlsSettings, t
     files.certificate.write_bytes(good.certificate.read_bytes())
     files.key.write_bytes(good.key.read_bytes())
     tls = TlsContext(files)
-    before = tls.current()
+    before, expires_at = tls.current(), tls.expires_at
+    assert expires_at is not None
     files.key.write_text("half writ")
     with capture_logs() as lines:
         assert not tls.reload()
-    assert tls.current() is before
+    assert (tls.current(), tls.expires_at) == (before, expires_at)
     assert [(line["event"], line["log_level"]) for line in lines] == [("tls_not_reloaded", "error")]
     assert "tls.key" in lines[0]["reason"]
     files.key.write_bytes(good.key.read_bytes())
     assert tls.reload()
     assert tls.current() is not before
+
+
+def test_a_reload_notices_when_the_new_certificate_expires(good: TlsSettings, tmp_path: Path) -> None:
+    files = TlsSettings(certificate=tmp_path / "tls.pem", key=tmp_path / "tls.key")
+    for mine, issued in ((files.certificate, good.certificate), (files.key, good.key)):
+        mine.write_bytes(issued.read_bytes())
+    tls = TlsContext(files)
+    before = tls.expires_at
+    assert before is not None
+    openssl(
+        *("req", "-x509", "-key", files.key, "-subj", "/CN=renewed", "-days", "30", "-out", files.certificate)
+    )
+    assert tls.reload()
+    assert tls.expires_at is not None
+    assert tls.expires_at > before + 20 * 24 * 3600

@@ -39,6 +39,7 @@ STATUS = NodeStatus(
     consumers=(ConsumerStatus("temps", 0, "container", "link", position=30, lag=5),),
     groups=(GroupStatus("temps", "g", members=2, waiting=1, moves=4, lags={0: 5, 1: 0}),),
     access_refused=7,
+    deliveries_refused={"amqp:not-found": 2, "amqp:decode-error": 1},
     quotas=(QuotaStatus("alice", 1, 1500, 2, 2500, connections_refused=3, links_refused=4),),
 )
 
@@ -107,6 +108,8 @@ def test_every_figure_of_the_node_is_there() -> None:
         "group_lag_events{group=g,log=temps,partition=1}": 0,
         "groups_not_shown": 0,
         "access_refused_total": 7,
+        "deliveries_refused_total{condition=amqp:decode-error}": 1,
+        "deliveries_refused_total{condition=amqp:not-found}": 2,
         "quota_waits_total{direction=in,user=alice}": 1,
         "quota_wait_seconds_total{direction=in,user=alice}": 1.5,
         "quota_waits_total{direction=out,user=alice}": 2,
@@ -131,6 +134,12 @@ def test_before_a_node_exists_the_process_can_be_scraped() -> None:
     samples = scrape(Metrics())
     assert samples["process_open_fds"] > 0
     assert "amqp_streams_connections" not in samples
+
+
+def test_a_certificate_has_the_time_at_which_it_expires() -> None:
+    name = "amqp_streams_certificate_expiry_timestamp_seconds"
+    assert scrape(Metrics(expires_at=lambda: 1.7e9))[name] == 1.7e9
+    assert name not in scrape(Metrics())
 
 
 async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
