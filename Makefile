@@ -118,8 +118,9 @@ vendored: setup  ## compare the scripts of other projects in the console with th
 docs: setup  ## build the documentation as a site with search in build/site; a broken link is an error
 	$(BIN)/python -m tools.site
 
-reference: setup  ## generate the pages of docs/reference/ that list settings and commands
+reference: setup  ## generate the pages of docs/reference/ that list settings and commands, and the dashboards of Grafana
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.dashboards
 
 man: setup  ## write a man page for each command of both programs into build/man/man1
 	$(BIN)/python -m tools.commands

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-
 from amqp_streams.streams.steps import Steps
+from service_parts.certificate_expiry import expires_at
 
 NAMES_A_STEP: Final = 500
 """How many open files a step counts: this takes about half a millisecond."""
@@ -66,13 +65,8 @@ def open_files_max() -> int | None:
 
 def certificate_expires_ms(file: Path | None) -> int | None:
     """When the first certificate of a PEM file expires, since 1970; None: no file, or it cannot be read."""
-    if file is None:
-        return None
-    try:
-        certificates = x509.load_pem_x509_certificates(file.read_bytes())
-        return min(round(each.not_valid_after_utc.timestamp() * 1000) for each in certificates)
-    except (OSError, ValueError):
-        return None
+    seconds = None if file is None else expires_at(file)
+    return None if seconds is None else round(seconds * 1000)
 
 
 def _numbered(folder: Path) -> Iterator[int]:

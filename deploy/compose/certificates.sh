@@ -1,0 +1,59 @@
+#!/bin/sh
+# Makes a certificate authority, a certificate, and a user with a random password for the profile `tls` of
+# docker-compose.yml: usage certificates.sh FOLDER NAMES
+# NAMES: the host names and addresses that clients use, separated by commas. What exists is kept; the
+# certificate is renewed when it expires within 30 days, or when the names change.
+set -eu
+umask 077
+cd "$1"
+key="-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+
+# Write names as OpenSSL wants them. What has a colon, or digits and dots only, is an address.
+alternatives() {
+    printf '%s' "$1" | tr ',' '\n' | while IFS= read -r name || [ -n "$name" ]; do
+        case $name in
+            "") ;;
+            *:*) printf ',IP:%s' "$name" ;;
+            *[!0-9.]*) printf ',DNS:%s' "$name" ;;
+            *) printf ',IP:%s' "$name" ;;
+        esac
+    done
+}
+
+if [ ! -s ca.pem ]; then
+    # shellcheck disable=SC2086 # several words
+    openssl req -x509 $key -days 3650 -subj "/CN=AMQP event streams" \
+        -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem 2>openssl.log
+fi
+
+names="$2,localhost,127.0.0.1"
+if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 2592000 -noout -in server.pem >openssl.log 2>&1; then
+    # shellcheck disable=SC2086 # several words
+    openssl req $key -subj "/CN=AMQP event streams" -keyout server.key.new -out server.csr 2>openssl.log
+    {
+        printf 'subjectAltName=%s\n' "$(alternatives "$names" | cut -c2-)"
+        echo "extendedKeyUsage=serverAuth"
+        echo "authorityKeyIdentifier=keyid"
+        echo "subjectKeyIdentifier=hash"
+    } >server.ext
+    openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 \
+        -extfile server.ext -out server.pem.new 2>openssl.log
+    mv server.key.new server.key
+    mv server.pem.new server.pem
+    printf '%s' "$names" >names
+    echo "made a certificate for $names"
+fi
+
+if [ ! -s users ]; then
+    python -c 'import secrets; print(secrets.token_urlsafe(24))' >password
+    amqp-streams user add admin --users users --password-stdin <password >openssl.log
+    # For the gateway: token,user,uid,groups.
+    python -c 'import secrets; print(secrets.token_urlsafe(32))' >token
+    printf '%s,admin,admin,\n' "$(cat token)" >tokens.csv
+    echo "made the user admin: its password is in $1/password, its token for the gateway in $1/token"
+fi
+
+if [ "$(id -u)" = 0 ]; then chown 10001 server.key server.pem users password token tokens.csv; fi
+chmod 644 ca.pem server.pem
+chmod 755 .
+rm -f openssl.log server.csr server.ext

@@ -1,0 +1,1 @@
+"""Grafana's dashboards of the products, made from tables of panels."""
