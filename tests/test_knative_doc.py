@@ -134,5 +134,5 @@ def test_every_metric_of_a_subscriber_is_told() -> None:
 
 
 def test_every_request_beyond_kubernetes_is_told() -> None:
-    told = section("Replay")
+    told = section("Replay") + section("The path of an event")
     assert [name for name in (actions.DELIVERIES, *actions.POSTED) if f"…/{name}" not in told] == []
