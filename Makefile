@@ -66,8 +66,8 @@ SEED ?=
 GATEWAY_ROUNDS ?= 30
 SPARK_KILLS ?= 4
 SOAK_MINUTES ?= 10
-crash: setup  ## kill a node ROUNDS times, a gateway or its node GATEWAY_ROUNDS times, a Spark job SPARK_KILLS times, at random moments; then make mixed for SOAK_MINUTES (SEED=n repeats the kills)
-	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SPARK_KILLS=$(SPARK_KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+crash: setup  ## kill a node and backups of it ROUNDS times, a gateway or its node GATEWAY_ROUNDS times, a Spark job SPARK_KILLS times, at random moments; then make mixed for SOAK_MINUTES (SEED=n repeats the kills)
+	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SPARK_KILLS=$(SPARK_KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash tests/amqp_streams/storage/backups/test_interleaved.py -p no:xdist --timeout 1800 -s
 	$(BIN)/python -m bench.scale.mixed --minutes $(SOAK_MINUTES) --brokers 50 --groups 200 --trouble-s 30
 
 SECONDS ?= 600

@@ -48,6 +48,14 @@ _COMMANDS: Final = {
     "repair": Entry(
         "amqp_streams.cli.commands.repair:repair", "Make a damaged data directory open again.", _NODE
     ),
+    "backup": Entry(
+        "amqp_streams.cli.commands.backups.backup:backup",
+        "Back up the data of a node while it runs; list, check and remove backups.",
+        _NODE,
+    ),
+    "restore": Entry(
+        "amqp_streams.cli.commands.backups.restore:restore", "Make a data directory of a backup.", _NODE
+    ),
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
     "context": Entry("amqp_streams.cli.contexts:context", "Store connections under names, and choose one."),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),

@@ -31,6 +31,8 @@ Set by the first producer that numbers its events.
 """
 FORMAT_FORMATS: Final = 3
 """Format 3: batches may carry message-formats. Set by the first message whose message-format is not 0."""
+RESTORING: Final = "restoring"
+"""Instead of a format: a restore has begun and not ended, and no version opens the directory."""
 FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -186,6 +188,12 @@ def read_format(
             return None
     if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED, FORMAT_FORMATS}:
         return Format(int(content["id"], 16), content["format"])
+    if content is not None and content.get("format") == RESTORING:
+        message = (
+            f"{root} is incomplete: the restore of backup {content.get('backup')!r} did not end. Run"
+            f" `amqp-streams restore` again with the same arguments; it continues"
+        )
+        raise UnknownFormatError(message)
     if content is not None:
         formats = f"{FORMAT} to {FORMAT_FORMATS}"
         message = (

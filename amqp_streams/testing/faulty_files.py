@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -19,6 +20,8 @@ class _File:
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: list[tuple[int, int]] = field(default_factory=list)
+    number: int = field(default_factory=count(1).__next__)
+    writes: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -133,6 +136,7 @@ class FaultyFiles:
             file.data.extend(bytes(position - len(file.data)))
         file.data[position : position + len(data)] = data
         file.dirty.append((position, position + len(data)))
+        file.writes += 1
         return len(data)
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
@@ -148,6 +152,9 @@ class FaultyFiles:
 
     def will_need(self, fd: int, count: int, position: int) -> None:
         """See `Files.will_need`."""
+
+    def wont_need(self, fd: int, count: int, position: int) -> None:
+        """See `Files.wont_need`."""
 
     def fdatasync(self, fd: int) -> None:
         """See `Files.fdatasync`.
@@ -170,12 +177,18 @@ class FaultyFiles:
         if size > len(file.data):
             file.data.extend(bytes(size - len(file.data)))
         del file.data[size:]
+        file.writes += 1
         # An empty range: no bytes are lost, but the size may be.
         file.dirty.append((size, size))
 
     def size(self, fd: int) -> int:
         """See `Files.size`."""
         return len(self._opened(fd)[1].data)
+
+    def stamp(self, fd: int) -> tuple[int, int]:
+        """See `Files.stamp`."""
+        file = self._opened(fd)[1]
+        return file.number, file.writes
 
     def fsync_dir(self, path: Path) -> None:
         """See `Files.fsync_dir`."""
@@ -316,6 +329,7 @@ def _lose_unsynced(file: _File, rng: random.Random | None) -> None:
             len(file.data) if rng.random() < 0.5 else max([len(file.durable), *(after for _, after in kept)]),
         )
     file.data = bytearray(file.durable)
+    file.writes += 1
     file.dirty.clear()
 
 

@@ -39,6 +39,9 @@ class Files(Protocol):
     def will_need(self, fd: int, count: int, position: int) -> None:
         """Ask the system to read these bytes into its cache, without waiting for them if possible."""
 
+    def wont_need(self, fd: int, count: int, position: int) -> None:
+        """Let the system drop these bytes from its cache. Bytes that are not on the disk yet stay."""
+
     def fdatasync(self, fd: int) -> None:
         """Return when the file's data and its size are on the disk."""
 
@@ -47,6 +50,9 @@ class Files(Protocol):
 
     def size(self, fd: int) -> int:
         """Size of the file in bytes."""
+
+    def stamp(self, fd: int) -> tuple[int, int]:
+        """A file with the same path, stamp and size as before has the same bytes: it was not written."""
 
     def fsync_dir(self, path: Path) -> None:
         """Return when the names in the folder are on the disk."""
@@ -115,6 +121,10 @@ class RealFiles:
         for at in range(position, position + count, _AHEAD_BYTES):
             os.posix_fadvise(fd, at, min(_AHEAD_BYTES, position + count - at), os.POSIX_FADV_WILLNEED)
 
+    def wont_need(self, fd: int, count: int, position: int) -> None:
+        """See `Files.wont_need`."""
+        os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
+
     def fdatasync(self, fd: int) -> None:
         """See `Files.fdatasync`."""
         os.fdatasync(fd)
@@ -126,6 +136,11 @@ class RealFiles:
     def size(self, fd: int) -> int:
         """See `Files.size`."""
         return os.fstat(fd).st_size
+
+    def stamp(self, fd: int) -> tuple[int, int]:
+        """See `Files.stamp`: the number of the file, and the time of its last write."""
+        status = os.fstat(fd)
+        return status.st_ino, status.st_mtime_ns
 
     def fsync_dir(self, path: Path) -> None:
         """See `Files.fsync_dir`."""
@@ -220,9 +235,17 @@ class OpenFile:
         """See `Files.will_need`."""
         self._files.will_need(self.fd, count, position)
 
+    def wont_need(self, count: int, position: int) -> None:
+        """See `Files.wont_need`."""
+        self._files.wont_need(self.fd, count, position)
+
     def size(self) -> int:
         """Size of the file in bytes."""
         return self._files.size(self.fd)
+
+    def stamp(self) -> tuple[int, int]:
+        """See `Files.stamp`."""
+        return self._files.stamp(self.fd)
 
     def write(self, buffers: Sequence[bytes | memoryview], position: int) -> None:
         """Write all buffers, repeating short writes."""

@@ -35,7 +35,7 @@ COMMANDS = dict(commands(main))
 def test_all_commands_are_there() -> None:
     assert {words[0] for words in COMMANDS} == {
         "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "repair", "user",
-        "bench", "connection", "console", "context", "config", "status", "version",
+        "backup", "bench", "connection", "console", "restore", "context", "config", "status", "version",
     }  # fmt: skip
     assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {
         "create",
