@@ -27,9 +27,9 @@ from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.losses import Losses
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.reading.spans import Span
 from amqp_streams.kafka.records.plain import PlainRecord
 from amqp_streams.kafka.settings import RECORD_OVERHEAD
-from amqp_streams.kafka.spans import Span
 from amqp_streams.kafka.states import LocalStates
 from amqp_streams.storage.ports import (
     Chunk,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.brokers.fetching import CONSUMING
+from amqp_streams.kafka.brokers.consuming import CONSUMING
 from amqp_streams.kafka.brokers.taking import Place, is_end, place_of
 
 WAIT_S: Final = 10.0

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from amqp_streams.kafka.brokers.comparing import first_lost
-from amqp_streams.kafka.brokers.fetching import CONSUMING
+from amqp_streams.kafka.brokers.consuming import CONSUMING
 from amqp_streams.kafka.brokers.taking import Place, consumed, is_end, place_of, sorted_out
+from amqp_streams.kafka.reading.spans import Span
 from amqp_streams.kafka.records.chunks import chunk_of
-from amqp_streams.kafka.spans import Span
 from amqp_streams.storage.ports import ReadRequest
 
 UNREAD_BYTES: Final = 8 << 20

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic, reason_of
-from amqp_streams.kafka.brokers.fetching import CONSUMING
+from amqp_streams.kafka.brokers.consuming import CONSUMING
 from amqp_streams.kafka.brokers.taking import Place, consumed, is_end, sorted_out
 from amqp_streams.kafka.copying.runs import Runs
 from amqp_streams.kafka.copying.source import Source, Walk

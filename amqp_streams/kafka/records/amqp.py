@@ -15,6 +15,7 @@ from typing import Final
 
 from amqp_streams.errors import WireError
 from amqp_streams.storage.ports import Formats
+from amqp_streams.wire.batched.packed import packed_copy
 from amqp_streams.wire.layout import (
     HEADER,
     HEADER_HEAD,
@@ -50,14 +51,15 @@ def keys(messages: Sequence[bytes]) -> list[bytes | None]:
     return [_key(message) for message in messages]
 
 
-def messages(values: Sequence[bytes | None]) -> tuple[list[bytes], bytes, Formats]:
+def messages(values: Sequence[bytes | None]) -> tuple[Sequence[bytes], bytes, Formats]:
     """Messages, header sizes and message-formats of records with these values.
 
-    A record without a value, which only another program can have written, is a message with the body null.
+    Usual messages are copied into one buffer, so that a delivery needs no step for each of them. A record
+    without a value, which only another program can have written, is a message with the body null.
     """
     given = [NULL_VALUE if value is None else value for value in values]
     if (alike := header_sizes_alike(given)) is not None:
-        return given, alike, None
+        return packed_copy(given), alike, None
     found, sizes, formats = [], bytearray(), array("I")
     for value in given:
         if value[:1] == _WRAPPED and len(value) >= _HEAD.size:

@@ -22,8 +22,7 @@ BYTES_MAX: Final = 64 << 20
 class Fetch:
     """A read for a request. `load` runs in a thread; `keep` gets its result on the event loop's thread.
 
-    `key`: what is read. `error`: why it failed, after it has `ended`. `known`: whether another read has
-    brought it, so that this one can end without reading.
+    `key`: what is read. `error`: why it failed, after it has `ended`.
     """
 
     request: ReadRequest
@@ -31,7 +30,6 @@ class Fetch:
     size: int
     load: Callable[[], Any]
     keep: Callable[[Any], object]
-    known: Callable[[], bool] = lambda: False
     cancelled: bool = False
     ended: bool = False
     error: OSError | None = None
@@ -51,22 +49,10 @@ class Fetch:
 
 
 class Fetching:
-    """The reads of a store. `thread` returns an executor for each number; the first read starts them.
+    """The reads of a store. `thread` returns an executor for each number; the first read starts them."""
 
-    `after`: the key of the read that the same executor would make cheaper than another one, for a read that
-    it has ended.
-    """
-
-    def __init__(
-        self,
-        thread: Callable[[int], Executor],
-        reads_max: int = READS_MAX,
-        *,
-        after: Callable[[Fetch], Hashable] | None = None,
-    ) -> None:
+    def __init__(self, thread: Callable[[int], Executor], reads_max: int = READS_MAX) -> None:
         self._thread: Final = thread
-        self._after: Final = after
-        self._next: Final[dict[Executor, Hashable]] = {}
         self._reads_max: Final = reads_max
         self._all: tuple[Executor, ...] = ()
         self._free: Final[list[Executor]] = []
@@ -116,27 +102,14 @@ class Fetching:
             self._waiting.move_to_end(owner)
             self._drop(fetch)
             fetch.dropped = None
-            if fetch.known():
-                fetch.ended = True
-                fetch.request.ready()
-                continue
             self._running += 1
             self._bytes += fetch.size
-            executor = self._choose(fetch)
+            executor = self._free.pop()
             executor.submit(Task([Work([Call(fetch.run)])], self._ended, notes=(fetch, executor)))
-
-    def _choose(self, fetch: Fetch) -> Executor:
-        """The free executor that is ready for this read, or else the one that has been free the longest."""
-        if self._after is None:
-            return self._free.pop()
-        index = next((i for i, each in enumerate(self._free) if self._next.get(each) == fetch.key), 0)
-        return self._free.pop(index)
 
     def _ended(self, task: Task) -> None:
         fetch, executor = task.notes
         self._free.append(executor)
-        if self._after is not None and task.works[0].error is None:
-            self._next[executor] = self._after(fetch)
         self._running -= 1
         self._bytes -= fetch.size
         fetch.ended, fetch.error = True, task.works[0].error

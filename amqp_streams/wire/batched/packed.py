@@ -125,6 +125,15 @@ def pack(buffer: bytes, ends: "range | list[int]") -> Packed:
     return Packed(buffer[first:last], moved)
 
 
+def packed_copy(messages: Sequence[bytes]) -> Packed:
+    """Copy messages, at least one, into one buffer."""
+    sizes = list(map(len, messages))
+    size = sizes[0]
+    alike = size > 0 and sizes.count(size) == len(sizes)
+    ends = range(0, size * len(sizes) + 1, size) if alike else list(accumulate(sizes, initial=0))
+    return Packed(b"".join(messages), ends)
+
+
 def total_bytes(messages: Sequence[bytes]) -> int:
     """The bytes of all messages."""
     return messages.body_bytes if isinstance(messages, Packed) else sum(map(len, messages))

@@ -10,9 +10,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.brokers import fetching
+from amqp_streams.kafka.brokers.consuming import OldRecords
 from amqp_streams.kafka.brokers.fetching import Fetcher, OvertakenError, Place
-from amqp_streams.kafka.spans import Span
+from amqp_streams.kafka.reading import reads as deciding
+from amqp_streams.kafka.reading.spans import Span
 from amqp_streams.storage.ports import LATER, Chunk, ReadRequest
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
@@ -95,13 +96,13 @@ def test_what_one_reader_brought_serves_its_neighbours_at_once(reads: Reads) -> 
 
 def test_neighbours_that_ask_at_once_share_one_read(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    read = fetching._Tail.read
+    read = OldRecords.read
 
-    def counted(tail: fetching._Tail, place: Place, at: int, wait_s: float) -> Span:
+    def counted(tail: OldRecords, place: Place, start: int, at: int, *rest: Any) -> Span:
         loads.append(at)
-        return read(tail, place, at, wait_s)
+        return read(tail, place, start, at, *rest)
 
-    monkeypatch.setattr(fetching._Tail, "read", counted)
+    monkeypatch.setattr(OldRecords, "read", counted)
     reads = Reads(filled, readers=1)
     requests = {at: reads.request(at) for at in (100, 150, 200)}
     for at, request in requests.items():
@@ -137,7 +138,8 @@ def test_many_readers_far_apart_all_get_their_records(filled: str) -> None:
 
 def test_readers_far_apart_get_fair_shares(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reads on as fast as it can, with fewer consumers than readers and a cache for few of them."""
-    monkeypatch.setattr(fetching, "READ_BYTES", 40)
+    monkeypatch.setattr(deciding, "READ_BYTES", 40)
+    monkeypatch.setattr(deciding, "READ_BYTES_MIN", 40)
     reads = Reads(filled, readers=2, cache_bytes=4 << 10)
     starts = range(0, COUNT, 150)
     requests = {start: reads.request(start) for start in starts}
@@ -158,7 +160,8 @@ def test_readers_far_apart_get_fair_shares(filled: str, monkeypatch: pytest.Monk
 
 def test_a_read_brings_about_as_much_as_it_should(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a read brings beyond that displaces what other readers need."""
-    monkeypatch.setattr(fetching, "READ_BYTES", 400)
+    monkeypatch.setattr(deciding, "READ_BYTES", 400)
+    monkeypatch.setattr(deciding, "READ_BYTES_MIN", 400)
     reads = Reads(filled)
     chunk = reads.later(T, 1000, COUNT)
     assert chunk is not None

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.wire.batched.packed import Packed, cut_equal, join_messages, joined, pack, total_bytes
+from amqp_streams.wire.batched.packed import (
+    Packed,
+    cut_equal,
+    join_messages,
+    joined,
+    pack,
+    packed_copy,
+    total_bytes,
+)
 
 alike = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 40)).map(
     lambda drawn: [drawn[0]] * drawn[1]
@@ -87,3 +95,12 @@ def test_parts_are_joined_in_their_order(drawn):
 def test_items_of_one_size_are_cut_whatever_their_number(items: list[bytes], front: str) -> None:
     skipped = b"" if not front else b"--"
     assert cut_equal(memoryview(b"".join(skipped + item for item in items)), 7, front) == items
+
+
+@given(st.lists(st.binary(max_size=9), min_size=1, max_size=20))
+def test_messages_are_copied_into_one_buffer(messages: list[bytes]) -> None:
+    found = packed_copy(messages)
+    assert list(found) == messages
+    assert found.buffer == b"".join(messages)
+    alike = len(messages[0]) > 0 and len(set(map(len, messages))) == 1
+    assert isinstance(found.ends, range) == alike

@@ -9,12 +9,13 @@ what was used the longest time ago goes first.
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
 from amqp_streams.storage.formats.chunks import cut, part
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.wire.batched.packed import Packed, pack, total_bytes
 
 RECORD_BYTES: Final = 64
 """What a record in memory takes in addition to its message."""
@@ -45,7 +46,7 @@ class Span:
         records = 0
         if self.chunk is not None:
             assert self.start <= self.chunk.base < self.chunk.end <= self.end, "the records are in the span"
-            records = sum(map(len, self.chunk.messages)) + RECORD_BYTES * len(self.chunk)
+            records = total_bytes(self.chunk.messages) + RECORD_BYTES * len(self.chunk)
         self.size = SPAN_BYTES + records
 
 
@@ -95,7 +96,7 @@ class Spans:
             self._used.move_to_end(span)
             chunk = span.chunk
             if chunk is not None and at < chunk.end:
-                return _before(end, cut(chunk, max(at, chunk.base), bytes_max))
+                return _compact(_before(end, cut(chunk, max(at, chunk.base), bytes_max)))
             at, index = span.end, index + 1
         return None
 
@@ -133,3 +134,12 @@ def _before(end: int, chunk: Chunk) -> Chunk | None:
         return chunk
     count = chunk.index(end)
     return part(chunk, 0, count) if count > 0 else None
+
+
+def _compact(chunk: Chunk | None) -> Chunk | None:
+    """The same chunk. Who keeps a small part of a buffer must not keep the whole buffer in memory."""
+    if chunk is None or not isinstance(messages := chunk.messages, Packed):
+        return chunk
+    if 2 * messages.body_bytes >= len(messages.buffer):
+        return chunk
+    return replace(chunk, messages=pack(messages.buffer, messages.ends))

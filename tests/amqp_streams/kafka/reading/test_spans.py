@@ -5,8 +5,9 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.kafka.spans import MISSING, SPAN_BYTES, Span, Spans
+from amqp_streams.kafka.reading.spans import MISSING, SPAN_BYTES, Span, Spans
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.wire.batched.packed import Packed, packed_copy
 
 PARTITION = "p"
 WIDE = 1 << 20
@@ -41,6 +42,20 @@ def test_a_read_gets_the_records_of_the_span_from_its_number_on() -> None:
     assert spans.find(PARTITION, 9, 30, WIDE) is MISSING
     assert spans.find(PARTITION, 16, 30, WIDE) is MISSING
     assert spans.find("other", 10, 30, WIDE) is MISSING
+
+
+def test_a_small_part_of_a_buffer_does_not_keep_the_whole_buffer() -> None:
+    spans = Spans(WIDE)
+    whole = Chunk(0, array("q", [0] * 100), bytes(100), packed_copy([b"%09d" % each for each in range(100)]))
+    spans.add(PARTITION, Span(0, 100, whole))
+    for bytes_max, kept in ((9 * 10, 9 * 10), (9 * 60, 9 * 100)):
+        found = spans.find(PARTITION, 5, 100, bytes_max)
+        assert isinstance(found, Chunk)
+        assert isinstance(found.messages, Packed)
+        assert (list(found.messages), len(found.messages.buffer)) == (
+            list(whole.messages[5 : 5 + bytes_max // 9]),
+            kept,
+        )
 
 
 def test_numbers_without_records_are_known_too() -> None:

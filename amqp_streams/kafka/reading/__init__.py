@@ -1,0 +1,1 @@
+"""Reads of records: what is in memory, and whose read is next."""
