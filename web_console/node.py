@@ -12,7 +12,7 @@ from amqp_streams.errors import AmqpStreamsError
 from web_console.product import Product
 from web_console.sessions.session import log_in
 from web_console.showing.words import is_away, sentence, status
-from web_console.views import changing, groups, log, logs, tail, trying
+from web_console.views import changing, connections, groups, health, log, logs, tail, trying
 from web_console.views.requests import console_of, end_session, problem, with_session
 
 
@@ -33,6 +33,13 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/group/stream", with_session(groups.stream)),
         Route("/group/reset", with_session(groups.reset), methods=["POST"]),
         Route("/group/remove", with_session(groups.remove), methods=["POST"]),
+        Route("/connections", with_session(connections.show)),
+        Route("/connections/stream", with_session(connections.stream)),
+        Route("/connections/{name}", with_session(connections.one)),
+        Route("/connections/{name}/stream", with_session(connections.stream_one)),
+        Route("/connections/{name}/close", with_session(connections.close), methods=["POST"]),
+        Route("/health", with_session(health.show)),
+        Route("/health/stream", with_session(health.stream)),
         Route("/logs/{log}/tail", with_session(tail.show)),
         Route("/logs/{log}/tail/stream", with_session(tail.stream)),
         Route("/logs/{log}/send", with_session(tail.draft)),
@@ -54,7 +61,12 @@ async def _failed(request: Request, error: AmqpStreamsError) -> Response:
 
 NODE: Final = Product(
     noun="node",
-    views=(("logs", "Logs"), ("groups", "Groups and cursors")),
+    views=(
+        ("logs", "Logs"),
+        ("groups", "Groups and cursors"),
+        ("connections", "Connections"),
+        ("health", "Health"),
+    ),
     has_users=True,
     log_in=log_in,
     routes=_routes,

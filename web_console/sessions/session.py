@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from amqp_streams.client import Client, RetryPolicy, SaslOptions, TlsOptions, connect
+from amqp_streams.client import (
+    Client,
+    LinkRefusedError,
+    ManagementError,
+    RetryPolicy,
+    SaslOptions,
+    TlsOptions,
+    connect,
+)
 from amqp_streams.errors import AmqpStreamsError
 from web_console.figures.watching import Watcher
 from web_console.sessions.logins import Login, LoginError
@@ -11,6 +19,8 @@ from web_console.settings import ConsoleSettings
 from web_console.showing.words import sentence, status
 
 _LOGIN_S: Final = 10.0
+ADMINISTRATION: Final = frozenset({"connections", "health"})
+"""The views for people with the right `manage` on all logs."""
 # A request of a page must fail soon while the node is away. The next request begins anew.
 _RETRY: Final = RetryPolicy(elapsed_max_ms=2_000, wait_max_ms=500)
 
@@ -22,6 +32,19 @@ class Session(Visitor):
         super().__init__(login.user, csrf, is_anonymous=login.is_anonymous)
         self.client: Final = client
         self.watcher: Final = Watcher(client)
+
+    async def look_at_rights(self) -> None:
+        """Hide the views for which the person lacks the right, or that the node does not have.
+
+        Raises:
+            AmqpStreamsError: the node does not answer.
+        """
+        try:
+            await self.client.management.describe_node(parts=["changes"], timeout=_LOGIN_S)
+        except (ManagementError, LinkRefusedError):
+            self.hidden = ADMINISTRATION
+        else:
+            self.hidden = frozenset()
 
     async def end(self) -> None:
         """Close the streams and the connection."""
@@ -53,6 +76,8 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> Session:
         )
         try:
             await client.connect()
+            session = Session(client, login, csrf)
+            await session.look_at_rights()
         except BaseException:
             await client.close()
             raise
@@ -60,4 +85,4 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> Session:
         code = status(error)
         words = "The node needs a login." if login.is_anonymous and code == 401 else sentence(error)
         raise LoginError(words, code) from error
-    return Session(client, login, csrf)
+    return session

@@ -27,6 +27,8 @@ class Visitor:
         self.user: Final = user
         self.csrf: Final = csrf
         self.is_anonymous: Final = is_anonymous
+        self.hidden: frozenset[str] = frozenset()
+        """The main views that the person has no right to see."""
         self.kept: Final[dict[str, Any]] = {}
         """What views keep for their next request."""
         self._room: Final = asyncio.Semaphore(REQUESTS_MAX)

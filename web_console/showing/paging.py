@@ -38,6 +38,11 @@ def page_of(items: Sequence[_T], number: int) -> Page[_T]:
     return Page(items[(number - 1) * PAGE_SIZE : number * PAGE_SIZE], number, pages, len(items))
 
 
+def page_from(items: Sequence[_T], number: int, total: int) -> Page[_T]:
+    """Return a page whose items were read alone. `total`: the items of all pages."""
+    return Page(items, number, max(1, -(-total // PAGE_SIZE)), total)
+
+
 def number_of(given: str | None) -> int:
     """Return the number of a page from a query; 1 if it is not a number."""
     return bounded(given, 1, _PAGES_MAX)

@@ -216,6 +216,7 @@
   document.addEventListener("visibilitychange", open);
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.querySelector && event.target.querySelector("[data-figures]")) open();
+    if (event.target.querySelector && event.target.querySelector("[data-html]")) renew();
   });
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);

@@ -1,7 +1,6 @@
 """[io] Consumer groups and cursors: their positions, and moving them."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +13,7 @@ from amqp_streams.client import (
     LATEST,
     AfterOffset,
     AfterTime,
-    AuthenticationError,
-    ClosedError,
+    Client,
     CursorInfo,
     CursorPosition,
     GroupInfo,
@@ -23,19 +21,17 @@ from amqp_streams.client import (
     PartitionExtent,
     Start,
 )
-from amqp_streams.errors import AmqpStreamsError
-from web_console.figures.stream import server_event
+from web_console.figures.watching import Asked, Question
 from web_console.sessions.session import Session
 from web_console.showing.moves import Move, moves
 from web_console.showing.paging import number_of, page_of
 from web_console.showing.times import time_ms
 from web_console.showing.words import sentence
+from web_console.views.live_parts import live_part
 from web_console.views.log import extent_of
 from web_console.views.requests import console_of, form_of, now_ms, page, root_of
-from web_console.views.streams import event_stream
 
-_PERIOD_S: Final = 2.0
-_AFTER_PROBLEM_S: Final = 5.0
+_NAME_ONE: Final = "Name a group or a cursor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +105,7 @@ def _one(
         session,
         view="groups",
         reader=reader,
+        lags={},
         preview=preview,
         typed={name: (typed or {}).get(name, "") for name in names},
         problem=problem,
@@ -124,30 +121,32 @@ async def _reader(request: Request, session: Session) -> Reader:
         return _of_group(await management.describe_group(log, query["group"], timeout=10))
     if "cursor" in query:
         return _of_cursor(await management.describe_cursor(log, query["cursor"], timeout=10))
-    raise HTTPException(404, "Name a group or a cursor.")
+    raise HTTPException(404, _NAME_ONE)
 
 
 async def stream(request: Request, session: Session) -> Response:
-    """The positions of one group or subscription, as server-sent events with rows of a table."""
+    """The positions of one group or subscription with its lag over time, as rows of a table."""
+    query = request.query_params
+    if not query.keys() & {"group", "cursor"}:
+        raise HTTPException(404, _NAME_ONE)
+    key = ("reader", query.get("log", ""), query.get("group", ""), query.get("cursor", ""))
 
-    async def events() -> AsyncGenerator[bytes, None]:
-        while True:
-            try:
-                async with session.turn():
-                    reader = await _reader(request, session)
-            except (AuthenticationError, ClosedError):
-                yield server_event("ended", "")
-                return
-            except AmqpStreamsError as error:
-                yield server_event("away", sentence(error))
-                await asyncio.sleep(_AFTER_PROBLEM_S)
-                continue
-            request.app.state.touch(request)
-            html = console_of(request).render("positions.html", reader=reader)
-            yield server_event("html", html)
-            await asyncio.sleep(_PERIOD_S)
+    async def ask(_client: Client) -> object:
+        return await _reader(request, session)
 
-    return event_stream(session, events())
+    def render(asked: Asked) -> str:
+        if asked.error is not None:
+            return console_of(request).render("gone_row.html", words=sentence(asked.error), width=6)
+        lags = {name: trend.values for name, trend in asked.trends.items()}
+        return console_of(request).render("positions.html", reader=asked.answer, lags=lags)
+
+    return live_part(request, session, Question(key, ask, _lags), render)
+
+
+def _lags(reader: object) -> dict[str, float]:
+    """The lag of each partition, for the first ones."""
+    assert isinstance(reader, Reader)
+    return {each.partition: float(each.lag) for each in reader.positions if each.lag is not None}
 
 
 async def reset(request: Request, session: Session) -> Response:

@@ -10,19 +10,16 @@ from starlette.responses import Response
 
 from amqp_streams import names
 from amqp_streams.client import LogExtent, LogSummary
-from web_console.figures.rates import points
 from web_console.figures.stream import KEEP_ALIVE, server_event
 from web_console.figures.watching import LOGS_MAX, Watcher
 from web_console.sessions.session import Session
 from web_console.showing import numbers
 from web_console.showing.paging import number_of, page_of
-from web_console.views.requests import page
+from web_console.views.requests import page, spark_points
 from web_console.views.streams import event_stream
 
 _WAIT_S: Final = 15.0
 _LISTED_S: Final = 10.0
-_SPARK_WIDTH: Final = 120
-_SPARK_HEIGHT: Final = 24
 
 
 class Listed(NamedTuple):
@@ -114,7 +111,7 @@ def _figures(watcher: Watcher, name: str) -> dict[str, str]:
         "events": numbers.count(events_of(extent)),
         "bytes": numbers.size(bytes_of(extent)),
         "rate": numbers.rate(history.rate),
-        "spark": points([rate for _, rate in history.rates], width=_SPARK_WIDTH, height=_SPARK_HEIGHT),
+        "spark": spark_points([rate for _, rate in history.rates]),
     }
 
 

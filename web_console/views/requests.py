@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from amqp_streams import __version__
+from web_console.figures.rates import points
+from web_console.figures.trends import trend_points
 from web_console.http.forms import FORM_BYTES_MAX, FormError, form_fields
 from web_console.product import Product
 from web_console.sessions.attempts import Attempts
@@ -20,11 +22,14 @@ from web_console.sessions.book import Book
 from web_console.sessions.visitor import Visitor
 from web_console.settings import ConsoleSettings
 from web_console.showing import numbers
+from web_console.showing.connections import protocol
 
 COOKIE: Final = "amqp_console"
 _FORM_S: Final = 30.0
 _FOLDER: Final = Path(__file__).parent.parent / "templates"
 SESSIONS_OF_ONE_ADDRESS_MAX: Final = 50
+SPARK_WIDTH: Final = 120
+SPARK_HEIGHT: Final = 24
 
 _Session = TypeVar("_Session", bound=Visitor)
 
@@ -56,11 +61,22 @@ class Console:
             rate=numbers.rate,
             duration=numbers.duration,
             time=numbers.time,
+            points=_trend,
+            protocol=lambda name, tls: protocol(name, tls=tls),
         )
 
     def render(self, template: str, **values: object) -> str:
         """Return a template as text."""
         return self._templates.get_template(template).render(**values)
+
+
+def spark_points(rates: Sequence[float]) -> str:
+    """The points of a small plot of the rates of the last two minutes, 120 by 24."""
+    return points(rates, width=SPARK_WIDTH, height=SPARK_HEIGHT)
+
+
+def _trend(values: Sequence[float]) -> str:
+    return trend_points(values, width=SPARK_WIDTH, height=SPARK_HEIGHT)
 
 
 def now_ms() -> int:

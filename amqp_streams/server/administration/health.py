@@ -38,6 +38,7 @@ ROWS_A_STEP: Final = 50
 PARTITIONS_A_STEP: Final = 256
 """Of how many partitions a step reads the figures."""
 LINKS_A_STEP: Final = 1000
+ACCOUNTS_A_STEP: Final = 500
 PARTS: Final = (names.NODE_FIGURES, names.NODE_WARNINGS, names.NODE_SETTINGS, names.NODE_CHANGES)
 
 
@@ -113,6 +114,7 @@ class _Counted:
     descriptors: int | None = None
     stopped: list[tuple[str, int, str]] = field(default_factory=list)
     skewed: list[tuple[str, float]] = field(default_factory=list)
+    throttled: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 class HealthRequests:
@@ -165,6 +167,10 @@ class HealthRequests:
         yield
         yield from _look_at_logs(tuple(self._service.store.logs.values()), counted)
         yield
+        for number, account in enumerate(self._service.quotas.accounts(), 1):
+            counted.throttled += [(account.name, quota, links) for quota, links in account.waiting()]
+            if number % ACCOUNTS_A_STEP == 0:
+                yield
         counted.descriptors = yield from machine.open_files()
         return counted
 
@@ -216,7 +222,7 @@ class HealthRequests:
             skewed=counted.skewed,
             ahead_ms=facts.ahead_ms,
             clock_ahead_ms=service.regular.clock_ahead_ms,
-            throttled=tuple(service.quotas.throttled()),
+            throttled=counted.throttled,
             certificate_expires_ms=about.certificate_expires_ms,
             reload_failed=about.reload_failed,
             restart_needed=about.restart_needed,

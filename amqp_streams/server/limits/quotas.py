@@ -83,6 +83,12 @@ class Account:
             if throttle is not None:
                 throttle.leave(link)
 
+    def waiting(self) -> Iterable[tuple[str, int]]:
+        """Yield each quota for which links wait now, with their number."""
+        for quota, throttle in (("bytes_in", self.bytes_in), ("bytes_out", self.bytes_out)):
+            if throttle is not None and throttle.waiting:
+                yield quota, throttle.waiting
+
     def change(self, quota: Quota) -> None:
         """Use another quota from now on. Connections and links beyond it stay."""
         self._quota = quota
@@ -154,12 +160,9 @@ class Quotas:
         for user, account in self._accounts.items():
             account.change(self._quota(user))
 
-    def throttled(self) -> Iterable[tuple[str, str, int]]:
-        """Yield the users whose links wait now, with the quota and the number of these links."""
-        for account in self._accounts.values():
-            for quota, throttle in (("bytes_in", account.bytes_in), ("bytes_out", account.bytes_out)):
-                if throttle is not None and throttle.waiting:
-                    yield account.name, quota, throttle.waiting
+    def accounts(self) -> tuple[Account, ...]:
+        """The accounts now: at most about ACCOUNTS_MAX."""
+        return tuple(self._accounts.values())
 
     def status(self) -> Iterable[QuotaStatus]:
         """Yield the figures of the users that waited or were refused.
