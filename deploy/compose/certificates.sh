@@ -6,6 +6,19 @@
 set -eu
 umask 077
 cd "$1"
+
+ended() {
+    status=$?
+    if [ "$status" != 0 ]; then
+        echo "could not make certificates for '$names':" >&2
+        cat openssl.log >&2
+        echo "AMQP_STREAMS_HOSTS must be host names and addresses, separated by commas" >&2
+    fi
+    exit "$status"
+}
+names="$2,localhost,127.0.0.1"
+: >openssl.log
+trap ended EXIT
 key="-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 # Write names as OpenSSL wants them. What has a colon, or digits and dots only, is an address.
@@ -26,8 +39,7 @@ if [ ! -s ca.pem ]; then
         -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem 2>openssl.log
 fi
 
-names="$2,localhost,127.0.0.1"
-if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 2592000 -noout -in server.pem >openssl.log 2>&1; then
+if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 2592000 -noout -in server.pem >/dev/null 2>&1; then
     # shellcheck disable=SC2086 # several words
     openssl req $key -subj "/CN=AMQP event streams" -keyout server.key.new -out server.csr 2>openssl.log
     {
@@ -44,12 +56,13 @@ if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 259200
     echo "made a certificate for $names"
 fi
 
+# The users file is the last that is made: without it, everything is made again.
 if [ ! -s users ]; then
     python -c 'import secrets; print(secrets.token_urlsafe(24))' >password
-    amqp-streams user add admin --users users --password-stdin <password >openssl.log
     # For the gateway: token,user,uid,groups.
     python -c 'import secrets; print(secrets.token_urlsafe(32))' >token
     printf '%s,admin,admin,\n' "$(cat token)" >tokens.csv
+    amqp-streams user add admin --users users --password-stdin <password >openssl.log 2>&1
     echo "made the user admin: its password is in $1/password, its token for the gateway in $1/token"
 fi
 

@@ -6,8 +6,9 @@ Kafka has a test of its own: `test_observed_kafka.py`.
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import promql_parser
 import pytest
@@ -25,7 +26,7 @@ EMPTY = {
 }
 """Metrics without a series in this scene, with the reason."""
 KAFKA = "amqp_streams_kafka_"
-VALUES = {"$__rate_interval": "10s", "$__range": "5m", "[6h]": "[10s]"}
+VALUES = {"$__rate_interval": "20s", "$__range": "5m", "[6h]": "[20s]"}
 
 
 def queries(dashboard: str) -> dict[str, tuple[str, str]]:
@@ -139,11 +140,37 @@ def test_prometheus_scrapes_all_and_evaluates_each_alert(scene: Scene, server: P
     wait_for(evaluated, lambda: (server.ask("rules"), server.ask("targets")))
     rules = [rule for group in server.ask("rules")["groups"] for rule in group["rules"]]
     assert {rule["name"] for rule in rules} == RULES.keys()
-    # With traffic, and nothing else: the certificates of the test are valid for two days.
-    firing = {
-        each["labels"]["alertname"] for each in server.ask("alerts")["alerts"] if each["state"] == "firing"
+    # The certificates of the test are valid for two days, and a Trigger refuses events.
+    expected = {
+        "AmqpStreamsCertificateExpires",
+        "KnativeGatewayCertificateExpires",
+        "KnativeGatewayEventsDropped",
     }
-    assert firing <= {"AmqpStreamsCertificateExpires", "KnativeGatewayCertificateExpires"}
+    assert {each["labels"]["alertname"] for each in firing(server)} <= expected
+
+
+def firing(server: Prometheus) -> Sequence[Mapping[str, Any]]:
+    return [each for each in server.ask("alerts")["alerts"] if each["state"] == "firing"]
+
+
+def test_an_alert_that_fires_has_the_words_of_its_rule(scene: Scene, server: Prometheus) -> None:
+    found: list[Mapping[str, Any]] = []
+
+    def fires() -> bool:
+        scene.traffic.go_on()
+        found[:] = [
+            each
+            for each in firing(server)
+            if (each["labels"]["alertname"], each["labels"].get("name"))
+            == ("KnativeGatewayEventsDropped", "bad")
+        ]
+        return bool(found)
+
+    wait_for(fires, lambda: server.ask("alerts"))
+    (alert,) = found
+    assert alert["labels"]["severity"] == "critical"
+    assert alert["annotations"]["summary"] == "Events of Trigger default/bad were dropped"
+    assert re.match(r"[\d.]+ events failed in 15 minutes", alert["annotations"]["description"])
 
 
 @pytest.mark.parametrize("dashboard", ["node", "gateway"])

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import asyncpg
@@ -35,19 +35,19 @@ SCRIPTS = ROOT / "deploy" / "compose"
 PLAIN = {"0.0.0.0:5672": "127.0.0.1:0", "0.0.0.0:8672": "127.0.0.1:0", "0.0.0.0:8080": "127.0.0.1:0"}
 
 
-def once(name: str, folder: Path, **environment: str) -> str:
-    """Run a service that ends; `folder` takes the place of its volume."""
+def once(name: str, folder: Path, places: Mapping[str, str] | None = None, *, status: int = 0) -> str:
+    """Run a service that ends; `folder` takes the place of its volume. Returns what it prints."""
     line = [placed(word, folder) for word in words(SERVICES[name])]
     line = [word.replace("/deploy/", f"{SCRIPTS}/") for word in line]
-    for key, value in environment.items():
-        line = [word.replace(key, value) for word in line]
+    for old, new in (places or {}).items():
+        line = [word.replace(old, new) for word in line]
     Path(line[2]).mkdir(parents=True, exist_ok=True)
     path = f"{PROGRAMS}:{os.environ['PATH']}"
     done = subprocess.run(
         line, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
 
 
 def mode(file: Path) -> int:
@@ -161,7 +161,7 @@ def test_certificates_are_kept_and_made_again_for_other_names(tls: Path, tmp_pat
     assert 360 < (expires - time.time()) / 86400 <= 365
     assert "made" not in once("certificates", tmp_path)
     assert {name: (tls / name).read_text() for name in before} == before
-    once("certificates", tmp_path, **{"gateway-tls,": "gateway-tls,events.example.org,192.0.2.7,2001:db8::7"})
+    once("certificates", tmp_path, {"gateway-tls,": "gateway-tls,events.example.org,192.0.2.7,2001:db8::7"})
     shown = subprocess.run(
         ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", tls / "server.pem"],
         capture_output=True,
@@ -172,6 +172,15 @@ def test_certificates_are_kept_and_made_again_for_other_names(tls: Path, tmp_pat
         assert name in shown
     assert (tls / "ca.pem").read_text() == before["ca.pem"]
     assert (tls / "password").read_text() == before["password"]
+
+
+def test_a_name_that_is_not_valid_is_named_and_changes_nothing(tls: Path, tmp_path: Path) -> None:
+    before = (tls / "server.pem").read_bytes(), (tls / "server.key").read_bytes()
+    words = once("certificates", tmp_path, {"gateway-tls,": "gateway-tls,192.0.2"}, status=1)
+    assert "could not make certificates for 'node-tls,gateway-tls,192.0.2,localhost,127.0.0.1'" in words
+    assert "bad ip address" in words
+    assert ((tls / "server.pem").read_bytes(), (tls / "server.key").read_bytes()) == before
+    assert "made" not in once("certificates", tmp_path)
 
 
 def test_a_client_with_the_authority_and_the_password_uses_the_node(tls: Path, tmp_path: Path) -> None:
