@@ -49,16 +49,24 @@ def check_console(console: ConsoleSettings) -> None:
     """Check what a console needs, except its address.
 
     Raises:
-        SettingError: the extra is not installed, or the file with the authorities cannot be read.
+        SettingError: the extra is not installed, or a file cannot be read.
     """
     if importlib.util.find_spec(_NEEDED) is None:
         raise SettingError(str(MissingExtraError("the web console", "console")))
-    if console.ca is not None:
+    for name, file in (("ca", console.ca), ("oidc_ca", console.oidc_ca)):
         try:
-            ssl.create_default_context(cafile=str(console.ca))
+            if file is not None:
+                ssl.create_default_context(cafile=str(file))
         except OSError as error:
-            message = f"console.ca: cannot read {console.ca}: {error.strerror or error}"
+            message = f"console.{name}: cannot read {file}: {error.strerror or error}"
             raise SettingError(message) from error
+    secret = console.oidc_client_secret
+    # Only its metadata: the console reads the secret, and the service does not need it.
+    if secret is not None and (not secret.is_file() or secret.stat().st_mode & 0o077):
+        message = (
+            f"console.oidc_client_secret: {secret} must be a file that only its owner can read (chmod 600)"
+        )
+        raise SettingError(message)
 
 
 def location(address: Listener, host: str) -> str:
@@ -78,6 +86,25 @@ def options(
         *("--anonymous", console.anonymous.value),
         *(("--plain-without-tls",) if plain_without_tls else ()),
         *("--log-format", log_format.value),
+        *_oidc(console),
+    )
+
+
+def _oidc(console: ConsoleSettings) -> Sequence[str]:
+    if console.oidc_issuer is None:
+        return ()
+    single = {
+        "--oidc-issuer": console.oidc_issuer,
+        "--oidc-client-id": console.oidc_client_id,
+        "--oidc-client-secret": console.oidc_client_secret,
+        "--oidc-token": console.oidc_token.value,
+        "--oidc-url": console.oidc_url,
+        "--oidc-ca": console.oidc_ca,
+    }
+    return (
+        *(word for name, value in single.items() if value is not None for word in (name, str(value))),
+        *(word for scope in console.oidc_scopes for word in ("--oidc-scope", scope)),
+        *(word for host in console.oidc_hosts for word in ("--oidc-host", host)),
     )
 
 

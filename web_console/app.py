@@ -19,7 +19,7 @@ from web_console.http.shield import Shield
 from web_console.product import Product
 from web_console.sessions.visitor import TooManyRequestsError, Visitor
 from web_console.settings import ConsoleSettings
-from web_console.views import login
+from web_console.views import login, provider_login
 from web_console.views.requests import (
     Console,
     console_of,
@@ -43,6 +43,8 @@ def application(settings: ConsoleSettings, product: Product) -> "Application":
             Route("/healthz", _healthz),
             Route("/login", login.show),
             Route("/login", login.enter, methods=["POST"]),
+            Route(login.PROVIDER_PATH, provider_login.begin),
+            Route(f"{login.PROVIDER_PATH}/callback", provider_login.finish),
             Route("/logout", with_session(login.leave), methods=["POST"]),
             *product.routes(),
             Mount("/static", StaticFiles(directory=_STATIC)),

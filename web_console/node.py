@@ -13,7 +13,7 @@ from web_console.product import Product
 from web_console.sessions.session import log_in
 from web_console.showing.words import is_away, sentence, status
 from web_console.views import changing, connections, groups, health, log, logs, tail, trying
-from web_console.views.requests import console_of, end_session, problem, with_session
+from web_console.views.requests import console_of, end_session, problem, session_of, with_session
 
 
 def _routes() -> Sequence[BaseRoute]:
@@ -52,6 +52,10 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 async def _failed(request: Request, error: AmqpStreamsError) -> Response:
+    session = session_of(request)
+    if session is not None and session.is_over:
+        # The connection had to log in again, and the provider did not renew the login.
+        return await end_session(request, reason="ended")
     if isinstance(error, AuthenticationError | ClosedError):
         reason = "refused" if isinstance(error, AuthenticationError) else "ended"
         return await end_session(request, reason=reason)

@@ -8,9 +8,14 @@ from typing import Any, Final
 
 import click
 
+from amqp_streams.errors import ConfigError
 from service_parts import logging_setup
 from service_parts.command_line.readiness import announcer
-from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
+from service_parts.errors import raised_as
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel, ProviderToken
+from service_parts.tokens.keys import client_secret
+from web_console.http.outgoing import tls_of
+from web_console.oidc_settings import SCOPES, OidcSettings
 from web_console.product import Product
 from web_console.serving import serve
 from web_console.settings import IDLE_S, LOOPBACK, SESSIONS_MAX, ConsoleSettings
@@ -74,7 +79,58 @@ _REST: Final = (
         help="Write the address here, as JSON.",
     ),
 )
+_OIDC: Final = (
+    click.option(
+        "--oidc-issuer",
+        metavar="URL",
+        help="Let people log in with this OpenID Connect provider: its issuer, as in its metadata.",
+    ),
+    click.option("--oidc-client-id", metavar="ID", help="The client id of the console at the provider."),
+    click.option(
+        "--oidc-client-secret",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A file with the client secret.  [default: a public client]",
+    ),
+    click.option(
+        "--oidc-scope",
+        "oidc_scopes",
+        multiple=True,
+        metavar="NAME",
+        help=f"A scope to ask for; may be repeated.  [default: {' and '.join(SCOPES)}]",
+    ),
+    click.option(
+        "--oidc-token",
+        type=click.Choice([one.value for one in ProviderToken]),
+        default=ProviderToken.ACCESS.value,
+        show_default=True,
+        help="Which token of the provider is sent.",
+    ),
+    click.option(
+        "--oidc-url",
+        metavar="URL",
+        help="The URL of the console for browsers, as registered at the provider.  [default: as requested]",
+    ),
+    click.option(
+        "--oidc-host",
+        "oidc_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Another host of the provider than that of the issuer.",
+    ),
+    click.option(
+        "--oidc-ca",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The authorities of the provider's certificate.  [default: the system's]",
+    ),
+)
+_OIDC_NAMES: Final = (
+    *("oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_scopes"),
+    *("oidc_token", "oidc_url", "oidc_hosts", "oidc_ca"),
+)
 _COMMON: Final = (
+    *_OIDC_NAMES,
     *("listen", "ca", "plain_without_tls", "anonymous", "root_path", "hosts", "proxies"),
     *("sessions", "idle", "log_format", "ready_file"),
 )
@@ -93,7 +149,7 @@ def runs_console(product: Product, address: Callable[[Any], Any]) -> Callable[[C
             command(run=partial(_run, product, common), **given)
 
         wrapped: Any = with_run
-        for option in reversed((*_LISTEN, address, *_options_of(product), *_REST)):
+        for option in reversed((*_LISTEN, address, *_options_of(product), *_OIDC, *_REST)):
             wrapped = option(wrapped)
         return click.command()(wrapped)
 
@@ -132,9 +188,42 @@ def _run(product: Product, common: dict[str, Any], url: str) -> None:
         trusted_proxies=common["proxies"] or LOOPBACK,
         sessions_max=common["sessions"],
         idle_s=common["idle"],
+        oidc=_oidc(common),
     )
     logging_setup.configure(LogFormat(common["log_format"]), LogLevel.INFO)
     with announcer(
         file=common["ready_file"], descriptor=None, notify_socket=os.environ.get("NOTIFY_SOCKET")
     ) as ready:
         serve(settings, product, common["listen"], lambda address: ready({"console": [address]}))
+
+
+def _oidc(common: dict[str, Any]) -> OidcSettings | None:
+    """Return the settings of the login with a provider; None without an issuer.
+
+    Raises:
+        ConfigError: a setting is not valid, or a file cannot be read.
+    """
+    issuer, client = common["oidc_issuer"], common["oidc_client_id"]
+    if issuer is None:
+        if client is not None:
+            message = "--oidc-client-id needs --oidc-issuer"
+            raise ConfigError(message)
+        return None
+    try:
+        with raised_as(ConfigError):
+            file = common["oidc_client_secret"]
+            settings = OidcSettings(
+                issuer,
+                client or "",
+                None if file is None else client_secret(file),
+                common["oidc_scopes"] or SCOPES,
+                ProviderToken(common["oidc_token"]),
+                common["oidc_url"],
+                common["oidc_hosts"],
+                common["oidc_ca"],
+            )
+        tls_of(settings.ca_file)
+    except ValueError as error:
+        message = f"--oidc: {error}"
+        raise ConfigError(message) from error
+    return settings

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from service_parts.command_line.readiness import Ready, announcer
-from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
+from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel, ProviderToken
 from service_parts.settings.reference import Contents, json_schema
 from service_parts.settings.sources import Name, flag_of, variable_of
 
@@ -84,8 +84,32 @@ def console_options(prefix: str, *, service: str) -> Decorator[Any]:
             setting("console", "ca", metavar="FILE", help=ca),
             setting("console", "hosts", metavar="NAME", multiple=True, help=hosts),
             setting("console", "anonymous", metavar="|".join(AnonymousAccess), help=anonymous),
+            *_provider_options(setting, service=service),
         ]
     )
+
+
+def _provider_options(setting: Callable[..., Decorator[Any]], *, service: str) -> Sequence[Decorator[Any]]:
+    """The flags for logins to the console with an OpenID Connect provider."""
+    token = f"Which token of the provider the console sends to the {service}.  [default: access]"
+    url = "The URL of the console for browsers, as registered at the provider."
+    scopes = "A scope that the console asks for; may be repeated."
+    hosts = "Another host of the provider than that of the issuer; may be repeated."
+    return [
+        setting(
+            "console",
+            "oidc_issuer",
+            metavar="URL",
+            help="The OpenID Connect provider with which people log in to the console.",
+        ),
+        setting("console", "oidc_client_id", metavar="ID", help="The client id of the console there."),
+        setting("console", "oidc_client_secret", metavar="FILE", help="A file with the client secret."),
+        setting("console", "oidc_scopes", metavar="NAME", multiple=True, help=scopes),
+        setting("console", "oidc_token", metavar="|".join(ProviderToken), help=token),
+        setting("console", "oidc_url", metavar="URL", help=url),
+        setting("console", "oidc_hosts", metavar="NAME", multiple=True, help=hosts),
+        setting("console", "oidc_ca", metavar="FILE", help="Authorities of the provider's certificate."),
+    ]
 
 
 def _with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:

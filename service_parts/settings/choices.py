@@ -25,3 +25,10 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class ProviderToken(StrEnum):
+    """Which token of an OpenID Connect provider a console sends to its node or gateway."""
+
+    ACCESS = "access"
+    ID = "id"

@@ -5,7 +5,8 @@ contains a key.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,8 @@ from service_parts.tokens.algorithms import TokenAlgorithm
 RSA_BITS_MIN: Final = 2048
 SECRET_BYTES_MIN: Final = 32
 FILE_BYTES_MAX: Final = 1 << 20
+PUBLISHED_MAX: Final = 100
+"""Keys that an issuer may publish."""
 _CURVES: Final = {
     "secp256r1": TokenAlgorithm.ES256,
     "secp384r1": TokenAlgorithm.ES384,
@@ -73,6 +76,24 @@ def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
     return usable
 
 
+def published_keys(document: object, algorithms: Collection[str]) -> list[Key]:
+    """Return the keys in a JWKS, as JSON, that are for one of `algorithms`. Others are ignored.
+
+    Raises:
+        ValueError: it is not a JWKS, or has more than `PUBLISHED_MAX` keys.
+    """
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or len(entries) > PUBLISHED_MAX:
+        message = f"it does not have a list of at most {PUBLISHED_MAX} keys"
+        raise ValueError(message)
+    keys: list[Key] = []
+    for entry in entries:
+        # One key that cannot be read, for example of a new kind, must not hide the others.
+        with suppress(*MALFORMED, UnsupportedAlgorithm):
+            keys += _of_entries([entry])
+    return [key for key in keys if not key.algorithms.isdisjoint(algorithms)]
+
+
 def secret_key(path: Path) -> Key:
     """Return the secret in a file, for the symmetric algorithms.
 
@@ -91,13 +112,34 @@ def secret_key(path: Path) -> Key:
     return Key(value, _HMAC)
 
 
+def client_secret(path: Path) -> str:
+    """Return the secret of a client in a file.
+
+    Raises:
+        SettingError: the file cannot be read, other users can read it, or it has no text. The message names
+            the file.
+    """
+    if path.exists() and path.stat().st_mode & 0o077:
+        message = f"other users can access {path}: run chmod 600 {path}"
+        raise SettingError(message)
+    text = read_file(path, FILE_BYTES_MAX).strip()
+    if not text or not text.isascii():
+        message = f"{path} must have a client secret, in ASCII"
+        raise SettingError(message)
+    return text.decode()
+
+
 def _jwks(data: bytes) -> Iterator[Key]:
     """Read a JWKS (RFC 7517).
 
     Skips keys for encryption, keys that must not verify, unknown kinds, and secrets, which `secret_key` reads
     from a file of their own.
     """
-    for entry in json.loads(data)["keys"]:
+    yield from _of_entries(json.loads(data)["keys"])
+
+
+def _of_entries(entries: Iterable[Any]) -> Iterator[Key]:
+    for entry in entries:
         if (
             entry.get("use", "sig") != "sig"
             or "verify" not in entry.get("key_ops", ["verify"])

@@ -169,3 +169,35 @@ def test_the_command_gets_what_the_settings_say() -> None:
 )
 def test_a_browser_is_led_to_the_host_that_it_knows(listen: str, host: str, url: str) -> None:
     assert location(Listener.parse(listen), host) == url
+
+
+def test_the_options_of_a_provider_are_passed_on(tmp_path: Path) -> None:
+    given = settings(
+        oidc_issuer="https://id.example",
+        oidc_client_id="console",
+        oidc_client_secret=tmp_path / "secret",
+        oidc_hosts=["more.example"],
+        oidc_token="id",
+    )
+    assert list(options(given, (), LogFormat.TEXT, plain_without_tls=False))[-14:] == [
+        *("--oidc-issuer", "https://id.example", "--oidc-client-id", "console"),
+        *("--oidc-client-secret", str(tmp_path / "secret"), "--oidc-token", "id"),
+        *("--oidc-scope", "openid", "--oidc-scope", "profile", "--oidc-host", "more.example"),
+    ]
+    with pytest.raises(ValueError, match="must be given together"):
+        settings(oidc_issuer="https://id.example")
+
+
+def test_a_secret_that_others_can_read_and_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    given = {"oidc_issuer": "https://id.example", "oidc_client_id": "console"}
+    with pytest.raises(SettingError, match="only its owner can read"):
+        check_console(settings(**given, oidc_client_secret=secret))
+    secret.write_text("x")
+    secret.chmod(0o644)
+    with pytest.raises(SettingError, match="only its owner can read"):
+        check_console(settings(**given, oidc_client_secret=secret))
+    secret.chmod(0o600)
+    check_console(settings(**given, oidc_client_secret=secret))
+    with pytest.raises(SettingError, match="oidc_ca: cannot read"):
+        check_console(settings(**given, oidc_ca=secret))

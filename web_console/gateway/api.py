@@ -17,11 +17,11 @@ import h11
 
 from amqp_streams import __version__
 from service_parts.networks import is_this_machine
+from web_console.http.outgoing import FAILURES, TooLargeError, exchange, tls_of
+from web_console.sessions.logins import Tokens, TokensEndedError
 
 ANSWER_BYTES_MAX: Final = 32 << 20
 ANSWER_S_MAX: Final = 15.0
-_HEAD_BYTES_MAX: Final = 64 << 10
-_READ_BYTES: Final = 64 << 10
 _WORDS_MAX: Final = 500
 _JSON: Final = "application/json"
 _TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -87,8 +87,10 @@ def server_of(url: str) -> Server:
 class Api:
     """The API as one person uses it."""
 
-    def __init__(self, server: Server, ca_file: Path | None, token: str | None) -> None:
-        """Create a client.
+    def __init__(
+        self, server: Server, ca_file: Path | None, token: str | None, tokens: Tokens | None = None
+    ) -> None:
+        """Create a client. `tokens`: gives the token for each request, instead of `token`.
 
         Raises:
             ValueError: the token has other characters than those of a header, or the file is not valid.
@@ -98,7 +100,8 @@ class Api:
             raise ValueError(message)
         self._server: Final = server
         self._token: Final = token
-        self._tls: Final = _tls(ca_file) if server.is_tls else None
+        self._tokens: Final = tokens
+        self._tls: Final = tls_of(ca_file) if server.is_tls else None
 
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, as_table: bool = False
@@ -122,53 +125,35 @@ class Api:
         return await self._ask("POST", path, json.dumps(document).encode(), _JSON)
 
     async def _ask(self, method: str, target: str, body: bytes | None, accept: str) -> Document:
+        token = await self._current()
         head = [
             ("Host", self._server.authority),
             ("User-Agent", f"amqp-event-streams-console/{__version__}"),
             ("Accept", accept),
             ("Connection", "close"),
-            *([("Authorization", f"Bearer {self._token}")] if self._token else []),
+            *([("Authorization", f"Bearer {token}")] if token else []),
             *([("Content-Type", _JSON), ("Content-Length", str(len(body)))] if body is not None else []),
         ]
         request = h11.Request(method=method, target=self._server.path + target, headers=head)
+        where = (self._server.host, self._server.port, self._tls)
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
-                code, raw = await self._exchange(request, body or b"")
-        except (TimeoutError, OSError, h11.RemoteProtocolError) as error:
+                code, raw = await exchange(where, request, body or b"", bytes_max=ANSWER_BYTES_MAX)
+        except TooLargeError as error:
+            message = "The answer of the gateway is too large for the console."
+            raise ApiError(message, 502) from error
+        except FAILURES as error:
             raise AwayError(_why(error)) from error
         return _document(code, raw)
 
-    async def _exchange(self, request: h11.Request, body: bytes) -> tuple[int, bytes]:
-        reader, writer = await asyncio.open_connection(self._server.host, self._server.port, ssl=self._tls)
+    async def _current(self) -> str | None:
+        if self._tokens is None:
+            return self._token
         try:
-            protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES_MAX)
-            sent = [protocol.send(request), protocol.send(h11.Data(data=body)) if body else b""]
-            writer.write(b"".join(part or b"" for part in [*sent, protocol.send(h11.EndOfMessage())]))
-            await writer.drain()
-            return await _answer(protocol, reader)
-        finally:
-            # Not awaited: a peer that does not read must not hold the page.
-            writer.close()
-
-
-async def _answer(protocol: h11.Connection, reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    code, raw = 0, bytearray()
-    while True:
-        event = protocol.next_event()
-        if event is h11.NEED_DATA:
-            protocol.receive_data(await reader.read(_READ_BYTES))
-        elif isinstance(event, h11.Response):
-            code = event.status_code
-        elif isinstance(event, h11.Data):
-            raw += event.data
-            if len(raw) > ANSWER_BYTES_MAX:
-                message = "The answer of the gateway is too large for the console."
-                raise ApiError(message, 502)
-        elif isinstance(event, h11.EndOfMessage):
-            return code, bytes(raw)
-        elif isinstance(event, h11.ConnectionClosed):
-            message = "the connection ended"
-            raise ConnectionResetError(message)
+            return await self._tokens.current()
+        except TokensEndedError as error:
+            # As if the gateway had refused the last token: the session ends.
+            raise ApiError(str(error), 401) from error
 
 
 def _document(code: int, raw: bytes) -> Document:
@@ -184,14 +169,6 @@ def _document(code: int, raw: bytes) -> Document:
         message = "The answer is not one of a gateway. Is --server right?"
         raise ApiError(message, 502)
     return found
-
-
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
-    except OSError as error:
-        message = f"{ca_file} cannot be read: {error.strerror or error}"
-        raise ValueError(message) from error
 
 
 def _why(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from web_console.gateway.api import Api, ApiError, AwayError, server_of
 from web_console.gateway.inventory import Inventory
-from web_console.sessions.logins import Login, LoginError
+from web_console.sessions.logins import Login, LoginError, Tokens
 from web_console.sessions.visitor import Visitor
 from web_console.settings import ConsoleSettings
 
@@ -16,9 +16,9 @@ _NAME_MAX: Final = 200
 class GatewaySession(Visitor):
     """The session of one person. The gateway alone decides what the person may do."""
 
-    def __init__(self, api: Api, user: str | None, csrf: str) -> None:
+    def __init__(self, api: Api, user: str | None, csrf: str, tokens: Tokens | None = None) -> None:
         """`user`: None if the gateway needs no token."""
-        super().__init__(user, csrf, is_anonymous=user is None)
+        super().__init__(user, csrf, is_anonymous=user is None, tokens=tokens)
         self.api: Final = api
         self.inventory: Final = Inventory(api)
 
@@ -43,7 +43,7 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewayS
         if login.token is None:
             message = "The gateway needs a token."
             raise LoginError(message, 401)
-        api = _api(settings, login.token.strip())
+        api = _api(settings, login.token.strip(), login.tokens)
         user = await _user(api)
     except (ApiError, ValueError) as error:
         raise LoginError(str(error), 400) from error
@@ -52,12 +52,12 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewayS
     if user is None:
         message = "The gateway does not accept this token."
         raise LoginError(message, 401)
-    return GatewaySession(api, user, csrf)
+    return GatewaySession(api, user, csrf, login.tokens)
 
 
-def _api(settings: ConsoleSettings, token: str | None) -> Api:
+def _api(settings: ConsoleSettings, token: str | None, tokens: Tokens | None = None) -> Api:
     ca_file: Path | None = settings.ca_file
-    return Api(server_of(settings.url), ca_file, token)
+    return Api(server_of(settings.url), ca_file, token, tokens)
 
 
 async def _user(api: Api) -> str | None:

@@ -29,7 +29,9 @@ class Session(Visitor):
     """The session of one person, with what all views of it share."""
 
     def __init__(self, client: Client, login: Login, csrf: str) -> None:
-        super().__init__(login.user, csrf, is_anonymous=login.is_anonymous)
+        super().__init__(
+            login.user or login.shown, csrf, is_anonymous=login.is_anonymous, tokens=login.tokens
+        )
         self.client: Final = client
         self.watcher: Final = Watcher(client)
 
@@ -67,7 +69,7 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> Session:
             password=login.password,
             tls=tls,
             sasl=SaslOptions(
-                token=login.token,
+                token=login.token if login.tokens is None else login.tokens.current,
                 mechanisms=("ANONYMOUS",) if login.is_anonymous else None,
                 plain_without_tls=settings.plain_without_tls,
             ),

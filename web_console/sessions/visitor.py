@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from web_console.sessions.logins import Tokens
+
 REQUESTS_MAX: Final = 8
 """Requests of a session at the same time. More of them wait."""
 WAITING_MAX: Final = 8
@@ -22,13 +24,16 @@ class TooManyRequestsError(Exception):
 class Visitor:
     """The session of one person, whatever the console shows."""
 
-    def __init__(self, user: str | None, csrf: str, *, is_anonymous: bool) -> None:
-        """`user`: the name that pages show, if it is known."""
+    def __init__(
+        self, user: str | None, csrf: str, *, is_anonymous: bool, tokens: Tokens | None = None
+    ) -> None:
+        """`user`: the name that pages show, if it is known. `tokens`: renew the login."""
         self.user: Final = user
         self.csrf: Final = csrf
         self.is_anonymous: Final = is_anonymous
         self.hidden: frozenset[str] = frozenset()
         """The main views that the person has no right to see."""
+        self._tokens: Final = tokens
         self.kept: Final[dict[str, Any]] = {}
         """What views keep for their next request."""
         self._room: Final = asyncio.Semaphore(REQUESTS_MAX)
@@ -54,6 +59,11 @@ class Visitor:
             yield
         finally:
             self._room.release()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the login is not renewed any more."""
+        return self._tokens is not None and self._tokens.is_over
 
     @property
     def has_room(self) -> bool:

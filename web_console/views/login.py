@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -13,6 +14,7 @@ from service_parts.settings.choices import AnonymousAccess
 from service_parts.shares import Shares
 from web_console.http.forms import LOGIN_BYTES_MAX
 from web_console.http.shield import CLIENT
+from web_console.oidc.provider import Provider
 from web_console.sessions.book import FullError
 from web_console.sessions.logins import Login, LoginError
 from web_console.sessions.visitor import Visitor
@@ -26,6 +28,7 @@ from web_console.views.requests import (
     session_of,
 )
 
+PROVIDER_PATH: Final = "/login/provider"
 _LOGINS_MAX: Final = 8
 """Logins at the same time: each is a connection to the node and a derived key."""
 _logins: Final = Shares(_LOGINS_MAX)
@@ -44,7 +47,7 @@ async def show(request: Request) -> Response:
     if session_of(request) is not None:
         return RedirectResponse(f"{root_of(request)}{console_of(request).product.home}", status_code=303)
     notice = _REASONS.get(request.query_params.get("reason", ""), "")
-    return _form(request, notice=notice.format(noun=console_of(request).product.noun))
+    return show_form(request, notice=notice.format(noun=console_of(request).product.noun))
 
 
 async def enter(request: Request) -> Response:
@@ -52,29 +55,35 @@ async def enter(request: Request) -> Response:
     form = await read_form(request, LOGIN_BYTES_MAX)
     expected = request.cookies.get(_FORM_COOKIE, "")
     if not expected or not secrets.compare_digest(form.get("csrf", "").encode(), expected.encode()):
-        return _form(request, problem="The form was too old. Log in again.", status=403)
+        return show_form(request, problem="The form was too old. Log in again.", status=403)
     console = console_of(request)
     address = network_of(str(request.scope[CLIENT]))
     user = form.get("user", "")[:_NAME_MAX]
     try:
         login = _login_of(request, form)
     except LoginError as error:
-        return _form(request, problem=str(error), status=error.status)
+        return show_form(request, problem=str(error), status=error.status)
     wait_s = console.attempts.begin(address, time.monotonic())
     if wait_s > 0:
-        return _form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
+        return show_form(request, problem=f"Too many failed logins. Try again in {wait_s:.0f} s.", status=429)
     failed = False
     try:
-        session = await _log_in(request, login, address)
+        session = await log_in_as(request, login, address)
     except LoginError as error:
         failed = error.status == 401
-        return _form(request, problem=str(error), status=error.status, user=user)
+        return show_form(request, problem=str(error), status=error.status, user=user)
     finally:
         console.attempts.end(address, time.monotonic(), failed=failed)
-    return await _begin(request, session, address)
+    home = RedirectResponse(f"{root_of(request)}{console_of(request).product.home}", status_code=303)
+    return await begin_session(request, session, address, home)
 
 
-async def _log_in(request: Request, login: Login, address: str) -> Visitor:
+async def log_in_as(request: Request, login: Login, address: str) -> Visitor:
+    """Begin a session at the node or gateway.
+
+    Raises:
+        LoginError: it does not accept the login.
+    """
     console = console_of(request)
     async with _logins.place(address):
         session = await console.product.log_in(console.settings, login, secrets.token_urlsafe(32))
@@ -114,7 +123,8 @@ async def leave(request: Request, session: Visitor) -> Response:
     return answer
 
 
-async def _begin(request: Request, session: Visitor, address: str) -> Response:
+async def begin_session(request: Request, session: Visitor, address: str, answer: Response) -> Response:
+    """Keep a session, and return the answer with its cookie; another answer if too many people are here."""
     token = secrets.token_urlsafe(32)
     book = console_of(request).book
     for one in book.expired(time.monotonic()):
@@ -124,10 +134,9 @@ async def _begin(request: Request, session: Visitor, address: str) -> Response:
     except FullError:
         await session.end()
         problem = "Too many people use this console now. Try again in a minute."
-        return _form(request, problem=problem, status=503)
+        return show_form(request, problem=problem, status=503)
     if ended is not None:
         await ended.end()
-    answer = RedirectResponse(f"{root_of(request)}{console_of(request).product.home}", status_code=303)
     _set(request, answer, COOKIE, token)
     return answer
 
@@ -141,10 +150,12 @@ def _may_be_anonymous(request: Request) -> bool:
     )
 
 
-def _form(
+def show_form(
     request: Request, *, problem: str = "", notice: str = "", status: int = 200, user: str = ""
 ) -> Response:
+    """Return the login page."""
     csrf = request.cookies.get(_FORM_COOKIE, "") or secrets.token_urlsafe(32)
+    provider = console_of(request).provider
     answer = page(
         request,
         "login.html",
@@ -154,9 +165,28 @@ def _form(
         notice=notice,
         user=user,
         anonymous=_may_be_anonymous(request),
+        provider="" if provider is None else provider.settings.name,
+        provider_path=PROVIDER_PATH,
+        provider_logout="" if provider is None else _logout_url(request, provider),
     )
     _set(request, answer, _FORM_COOKIE, csrf)
     return answer
+
+
+def base_of(request: Request, provider: Provider) -> str:
+    """Return the URL under which the browser reaches the console."""
+    if provider.settings.url is not None:
+        return provider.settings.url.rstrip("/")
+    return f"{request.scope['scheme']}://{request.headers.get('host', '')}{root_of(request)}"
+
+
+def _logout_url(request: Request, provider: Provider) -> str:
+    """Return where a person logs out of the provider; empty if that is not known, or not asked for."""
+    if not provider.end_session or request.query_params.get("reason") != "out":
+        return ""
+    back = f"{base_of(request, provider)}/login"
+    query = urlencode({"client_id": provider.settings.client_id, "post_logout_redirect_uri": back})
+    return f"{provider.end_session}{'&' if '?' in provider.end_session else '?'}{query}"
 
 
 def _set(request: Request, answer: Response, name: str, value: str) -> None:

@@ -16,6 +16,7 @@ from amqp_streams import __version__
 from web_console.figures.rates import points
 from web_console.figures.trends import trend_points
 from web_console.http.forms import FORM_BYTES_MAX, FormError, form_fields
+from web_console.oidc.provider import Provider
 from web_console.product import Product
 from web_console.sessions.attempts import Attempts
 from web_console.sessions.book import Book
@@ -40,6 +41,9 @@ class Console:
     def __init__(self, settings: ConsoleSettings, product: Product) -> None:
         self.settings: Final = settings
         self.product: Final = product
+        self.provider: Final = None if settings.oidc is None else Provider(settings.oidc)
+        self.key: Final = secrets.token_bytes(32)
+        """Signs what browsers keep for the console."""
         self.attempts: Final = Attempts()
         self.book: Final[Book[Visitor]] = Book(
             most=settings.sessions_max,
@@ -157,6 +161,8 @@ def with_session(
         session = session_of(request)
         if session is None:
             return to_login(request)
+        if session.is_over:
+            return await end_session(request, reason="ended")
         async with session.turn():
             if request.method == "POST":
                 request.state.form = await read_form(request)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from service_parts.errors import SettingError
 from service_parts.tokens.algorithms import TokenAlgorithm
-from service_parts.tokens.keys import public_keys, secret_key
+from service_parts.tokens.keys import PUBLISHED_MAX, client_secret, public_keys, published_keys, secret_key
 
 ES256 = ec.generate_private_key(ec.SECP256R1())
 PUBLIC = [algorithm for algorithm in TokenAlgorithm if not algorithm.symmetric]
@@ -105,3 +105,31 @@ def test_a_secret_is_long_and_its_owners_alone(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 31 + b"\n")
     with pytest.raises(SettingError, match="at least 32 bytes"):
         secret_key(path)
+
+
+def test_published_keys_are_read_and_those_of_new_kinds_are_ignored() -> None:
+    good = entry(kid="good")
+    odd: list[object] = [{}, 5, None, {"kty": "new"}, {"kty": "RSA", "n": 1}]
+    [found] = published_keys({"keys": [*odd, good]}, PUBLIC)
+    assert found.id == "good"
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"keys": {}}, {"keys": [{}] * (PUBLISHED_MAX + 1)}])
+def test_what_is_not_a_list_of_keys_is_refused(document: object) -> None:
+    with pytest.raises(ValueError, match="list of at most 100 keys"):
+        published_keys(document, PUBLIC)
+
+
+def test_a_client_secret_is_read_unless_others_can_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("s3cret \n")
+    file.chmod(0o600)
+    assert client_secret(file) == "s3cret"
+    file.chmod(0o644)
+    with pytest.raises(SettingError, match="run chmod 600"):
+        client_secret(file)
+    file.chmod(0o600)
+    for text in ("", "ä"):
+        file.write_text(text)
+        with pytest.raises(SettingError, match="must have a client secret"):
+            client_secret(file)
