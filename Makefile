@@ -16,7 +16,8 @@ help:  ## show this list
 # pyspark has no wheel. Its archive of 450 MB is copied several times, on one core: the other core installs the rest
 # meanwhile. A wheel that is installed at once need not be compressed (build.cfg). The last pip installs what the pins
 # lack.
-PIP := DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# setuptools says for each build that two of its tables are experimental.
+PIP := PYTHONWARNINGS='ignore:`[tool.' DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
@@ -25,13 +26,19 @@ $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
 	@command -v cc >/dev/null || { echo "needs a C compiler for Qpid Proton: apt-get install gcc python3-dev"; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' || { echo "needs Python's headers to build Qpid Proton: apt-get install python3-dev"; exit 1; }
 	@command -v git >/dev/null || { echo "needs git: apt-get install git"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "setup: 1 of 4: make the environment $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@date +%s >$(VENV)/.began
 	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/build.cfg
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(PIP) --no-deps pyspark & spark=$$!; \
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "setup: 2 of 4: install PySpark (450 MB); at the same time 3 of 4: install $$(grep -c == constraints.txt) other packages"
+	@$(PIP) --no-deps pyspark & spark=$$!; \
 	$(PIP) --no-deps --requirement <(sed '/^#/,$$d; /^pyspark=/d' constraints.txt) --editable . \
-	  || { kill $$spark; exit 1; }; wait $$spark
-	$(PIP) 'amqp-event-streams[dev]'
+	  || { kill $$spark; exit 1; }; \
+	echo "setup: 3 of 4: done after $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s; waiting for PySpark"; wait $$spark
+	@echo "setup: 4 of 4: check that nothing is missing"
+	@$(PIP) 'amqp-event-streams[dev]'
+	@echo "setup: installed in $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s"
 	@touch $@
 
 setup: $(VENV)/.done  ## install everything into .venv; takes one to five minutes
