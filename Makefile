@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -135,6 +135,17 @@ man: setup  ## write a man page for each command of both programs into build/man
 installs: setup  ## install each extra into an environment of its own, try it, and print its number of packages and MB
 	$(BIN)/python -m pytest tests/test_installs.py -p no:xdist
 	$(BIN)/python -m tools.installs
+
+VERSION ?=
+release: setup  ## cut the changelog, and build, check and try the distributions of VERSION=1.2.0 in release/1.2.0 (TAG=yes commits and tags)
+	@[[ -n "$(VERSION)" ]] || { echo "which version? make release VERSION=1.2.0"; exit 2; }
+	$(BIN)/python -m tools.release cut $(VERSION) $(if $(TAG),--tag)
+
+dist: setup  ## build the distributions of the last commit into build/dist, with a wheel of Qpid Proton
+	$(BIN)/python -m tools.release build
+
+deb: setup  ## build a Debian package of the last commit, with the services of node and gateway, into build/dist
+	$(BIN)/python -m tools.debian
 
 format: setup  ## format the code
 	$(BIN)/ruff format .
