@@ -66,6 +66,11 @@ _COMMANDS: Final = {
         ),
         ("redrive", "knative_gateway.cli.commands.subscribers:redrive", "Deliver failed events again."),
         (
+            "backup",
+            "knative_gateway.cli.commands.backup:backup",
+            "Copy the state database while the gateway runs.",
+        ),
+        (
             "context",
             "knative_gateway.cli.contexts:context",
             "Store connections under names, and choose one.",
