@@ -9,8 +9,11 @@ the log `other` whose last two events are in the journal only. From format 2 on,
 """
 
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +88,43 @@ def test_a_node_continues_with_a_directory_of_an_earlier_version(
     assert node.stop() == 0, node.words
     node.start()
     assert len(_received(cli, node, "other", "--from", "earliest")) == 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backup_of_a_directory_of_an_earlier_version_is_a_way_back_to_it(
+    name: str, tmp_path: Path, cli: Cli, start_node: StartNode
+) -> None:
+    """The restored directory has the format of the original, so the earlier version opens it."""
+    data = _unpack(name, tmp_path / "node" / "data")
+    folder, restored = tmp_path / "backups", tmp_path / "restored"
+    made = _command("backup", "create", str(folder), "--data-dir", str(data), "--name", "before-upgrade")
+    assert made["events"] == 2 * EVENTS + 5
+    node = start_node()
+    cli(node, "send", "other", given="after the upgrade\n")
+    assert node.stop() == 0
+    _command("restore", str(folder), str(restored), "--backup", "before-upgrade")
+    number = json.loads((restored / "format.json").read_text())["content"]["format"]
+    assert number == int(name.split("-")[1])
+    counts = inspect.Verified()
+    assert not list(inspect.verify(restored, counts=counts))
+    assert (counts.logs, counts.records) == (2, 2 * EVENTS + 5)
+    assert counts.producers == (0 if name.startswith("format-1") else 2)
+    old = NodeProcess(tmp_path / "old")
+    old.folder.mkdir()
+    restored.rename(old.data_dir)
+    with old:
+        [group] = json.loads(cli(old, "group", "list", "temps", "--json"))["groups"]
+        assert group["group"] == "readers"
+        first = _received(cli, old, "temps", "--group", "readers", "--partition", "0", "--max", "1")
+        assert [event["offset"] for event in first] == [50]
+
+
+def _command(*words: str) -> dict[str, Any]:
+    program = str(Path(sys.executable).parent / "amqp-streams")
+    done = subprocess.run([program, *words, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 async def test_a_known_producer_continues_its_numbers(tmp_path: Path, start_node: StartNode) -> None:
