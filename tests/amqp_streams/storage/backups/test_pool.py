@@ -76,6 +76,37 @@ def test_what_a_killed_backup_left_is_not_trusted_after_a_power_loss(machine: Ma
     machine.restored().store.close()
 
 
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 4])
+def test_names_that_a_killed_backup_created_survive_a_power_loss_after_the_next(
+    machine: Machine, before: int
+) -> None:
+    """The first backup is killed before it syncs the name of a folder or a file."""
+    machine.fill(300)
+    left = before
+
+    def fault(operation: str, path: Path) -> int:
+        nonlocal left
+        if operation == "fsync_dir" and FOLDER / "segments" in (path, *path.parents):
+            if left == 0:
+                raise Killed
+            left -= 1
+        return 0
+
+    machine.files.fault = fault
+    with pytest.raises(Killed):
+        machine.back_up()
+    machine.files.kill()
+    machine.files.fault = lambda operation, path: 0
+    machine.back_up()
+    machine.hand.store.close()
+    machine.files.kill()
+    machine.disk.power_loss()
+    found = check(machine.folder)
+    assert found.whole
+    assert not found.faults
+    machine.hand = opened(machine.disk, ROOT)
+
+
 def test_a_segment_with_another_history_gets_a_file_of_its_own(machine: Machine) -> None:
     """The node is restored to an earlier backup, and gets other events with the same numbers."""
     machine.fill(100)
