@@ -235,6 +235,8 @@ class Segments:
             segment.bytes += placed.length
             segment.end, segment.last_timestamp_ms = placed.end, placed.last_timestamp_ms
             self.bytes += placed.length
+        # The first step refers to `staged`: this circle would hold files and batches until Python finds it.
+        staged.steps.clear()
         return closed
 
     def file(self, segment: Segment) -> OpenFile:
@@ -249,6 +251,7 @@ class Segments:
         """The write failed, and the files that were created for it are removed."""
         for path in staged.created:
             self._reading.forget(path)
+        staged.steps.clear()  # see `apply`
 
     def index_step(self, segment: Segment) -> Step:
         """A step that writes the segment's index; run it after the segment is synced."""
