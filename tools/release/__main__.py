@@ -2,7 +2,7 @@
 
 import argparse
 import os
-import shutil
+import re
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -18,6 +18,10 @@ from tools.release.trying import check_installations
 from tools.trials import TrialError
 
 ROOT: Final = Path(__file__).parent.parent.parent
+_OURS: Final = re.compile(
+    r"(?:amqp_event_streams|python_qpid_proton)-.*\.(?:whl|tar\.gz|cdx\.json)|amqp-streams_.*\.deb"
+    r"|NOTES\.md|SHA256SUMS"
+)
 CHANGELOG: Final = "CHANGELOG.md"
 
 
@@ -84,8 +88,7 @@ def _cut(repository: Repository, arguments: argparse.Namespace) -> None:
 
 def _distributions(repository: Repository, commit: str, folder: Path, *, proton: bool) -> None:
     """Replace a folder by the distributions of a commit, checked for their contents."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    empty(folder)
     with tempfile.TemporaryDirectory(prefix="release-") as name:
         work = Path(name)
         archive, *wheels = build(repository, commit, folder, work / "build")
@@ -97,6 +100,22 @@ def _distributions(repository: Repository, commit: str, folder: Path, *, proton:
             build_proton(folder, work / "proton", license_text=text, epoch=repository.date(commit))
     for path in sorted(folder.iterdir()):
         _say(f"{path.name}: {path.stat().st_size / 1000:,.0f} kB")
+
+
+def empty(folder: Path) -> None:
+    """Make an empty folder. Files of an earlier build are removed, except Debian packages.
+
+    Raises:
+        ReleaseError: the folder has other files, so it may be a folder of the user.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    strange = sorted(path.name for path in folder.iterdir() if not _OURS.fullmatch(path.name))
+    if strange:
+        message = f"{folder} has files that no build makes ({', '.join(strange[:5])}): name another folder"
+        raise ReleaseError(message)
+    for path in folder.iterdir():
+        if path.suffix != ".deb":
+            path.unlink()
 
 
 def _checked(repository: Repository, folder: Path, version: str) -> None:

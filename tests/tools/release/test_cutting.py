@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.release.conftest import git
-from tools.release.__main__ import finish, main
+from tools.release.__main__ import empty, finish, main
 from tools.release.errors import ReleaseError
 from tools.release.repository import Repository
 
@@ -18,6 +18,20 @@ def test_a_dirty_working_copy_is_refused(small: Repository, capsys: pytest.Captu
     (small.root / "CHANGELOG.md").write_text("# Changelog\n")
     assert cut(small, "1.0.0") == 1
     assert "changes that are not committed: CHANGELOG.md" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_not_emptied(tmp_path: Path) -> None:
+    old = [tmp_path / "amqp_event_streams-1.0-py3-none-any.whl", tmp_path / "SHA256SUMS"]
+    package = tmp_path / "amqp-streams_1.0-1_amd64.deb"
+    for path in [*old, package]:
+        path.write_text("x")
+    empty(tmp_path)
+    assert list(tmp_path.iterdir()) == [package]
+    old[0].write_text("x")
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ReleaseError, match=r"files that no build makes \(thesis\.tex\)"):
+        empty(tmp_path)
+    assert old[0].exists()
 
 
 def test_a_version_that_has_a_tag_is_refused(small: Repository, capsys: pytest.CaptureFixture[str]) -> None:
