@@ -196,6 +196,37 @@ def test_the_connection_of_the_request_is_not_closed() -> None:
     assert closed(client) is None
 
 
+class _Silent:
+    """A peer that has connected and says nothing."""
+
+    is_closed = False
+
+    def output(self) -> bytes:
+        return b""
+
+    def input(self, data: bytes) -> None:
+        pass
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+
+def test_a_client_that_has_not_logged_in_is_seen_and_closed_by_administrators_only() -> None:
+    node, silent = guarded(), _Silent()
+    node.connect(silent)
+    pair(node, "alice")
+    (one,) = [each for each in listed(node, user="admin") if each["state"] == "login"]
+    assert (one["user"], one["container"], one["links"], one["events-in"]) == (None, None, 0, 0)
+    assert [each["state"] for each in listed(node, user="alice")] == ["open"]
+    assert body_of(ask(node, "connection", "READ", one["name"], user="admin"))["attached"] == []
+    assert ask(node, "connection", "DELETE", one["name"], user="alice").status == 403
+    node.run()
+    assert not silent.is_closed
+    assert ask(node, "connection", "DELETE", one["name"], user="admin").status == 204
+    node.run()
+    assert silent.is_closed
+
+
 # -- lists
 
 
