@@ -27,8 +27,8 @@ CACHE_BYTES: Final = 64 << 20
 """How much of what was read is in memory."""
 HELD_PART: Final = 4
 """The part of the cache that is kept for requests that have not taken their records."""
-_ANSWERED_AT_ONCE: Final = 500
-"""How many other reads the records of one read answer: about half a millisecond."""
+_ANSWERED_AT_ONCE: Final = 200
+"""How many other reads the records of one read answer: less than a millisecond."""
 
 
 @dataclass(slots=True, eq=False)

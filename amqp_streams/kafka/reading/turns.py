@@ -94,30 +94,28 @@ class Turns:
 
     def drop(self, wanted: Wanted) -> None:
         """Remove a read that waits, if it does."""
-        reads = self._owners.get(wanted.owner)
-        if reads is None or wanted not in reads:
+        if wanted not in self._owners.get(wanted.owner, ()):
             return
-        del reads[wanted]
-        if not reads:
-            del self._owners[wanted.owner], self._entries[wanted.owner]
+        self._leave(wanted)
         some = self._places[wanted.place]
         del some[bisect_left(some, _key(wanted), key=_key)]
         if not some:
             del self._places[wanted.place]
-        self._waiting -= 1
         self._forget_idle()
 
     def covered(self, place: Hashable, start: int, end: int, count_max: int) -> list[Wanted]:
         """Remove and return the reads with numbers from `start` to before `end`, at most so many."""
         some = self._places.get(place, [])
         first = bisect_left(some, (start, 0), key=_key)
-        found = []
-        for wanted in some[first : first + count_max]:
-            if wanted.at >= end:
-                break
-            found.append(wanted)
+        last = min(bisect_left(some, (end, 0), key=_key), first + count_max)
+        found = some[first:last]
+        # At once: each removal from a long list moves what is behind it.
+        del some[first:last]
+        if not some:
+            self._places.pop(place, None)
         for wanted in found:
-            self.drop(wanted)
+            self._leave(wanted)
+        self._forget_idle()
         return found
 
     def choose(self, positions: Sequence[Position | None]) -> tuple[int, Wanted, int] | None:
@@ -150,6 +148,13 @@ class Turns:
             self._paid[owner] = paid - size
         self._got[owner] = self._what(owner) + max(0, size - paid)
         self._forget_idle()
+
+    def _leave(self, wanted: Wanted) -> None:
+        reads = self._owners[wanted.owner]
+        del reads[wanted]
+        if not reads:
+            del self._owners[wanted.owner], self._entries[wanted.owner]
+        self._waiting -= 1
 
     def _what(self, owner: Hashable) -> int:
         return max(self._got.get(owner, 0), self._least)

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.reading.reads import READ_BYTES_MIN, Load, Reads
+from amqp_streams.kafka.reading.reads import _ANSWERED_AT_ONCE, READ_BYTES_MIN, Load, Reads
 from amqp_streams.kafka.reading.spans import MISSING, Span
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
 from amqp_streams.wire.batched.packed import Packed
@@ -78,6 +78,21 @@ def test_reads_whose_records_are_brought_do_not_wait_for_a_consumer_of_their_own
     threads.end()
     assert sorted(map(int, map(str, threads.ready))) == [10, 20, 109]
     assert [load.at for load in threads.loads] == [110]
+
+
+def test_a_crowd_at_one_position_is_answered_in_steps_and_with_few_loads() -> None:
+    threads = Threads(consumers=1)
+    requests = [threads.request(number) for number in range(5000)]
+    for request in requests:
+        assert threads.read(request, 77) is LATER
+    answered, loads = 0, 0
+    while threads.loads:
+        threads.end()
+        assert len(threads.ready) - answered <= 2 * _ANSWERED_AT_ONCE + 1
+        answered, loads = len(threads.ready), loads + 1
+    assert answered == 5000
+    assert loads <= 5000 // (2 * _ANSWERED_AT_ONCE) + 1
+    assert all(numbers(threads.read(request, 77)) == (77, 177) for request in requests)
 
 
 def test_a_consumer_reads_over_a_short_distance_and_jumps_over_a_long_one() -> None:
