@@ -3,11 +3,13 @@ the dispatcher, and answers with Kubernetes statuses.
 """
 
 import asyncio
+import secrets
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from knative_gateway.dispatcher.history import HISTORY_MAX
+from knative_gateway.dispatcher.subscribers.redriving import Progress
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import UnavailableError
 from knative_gateway.offsets import DIGITS, offset_text
@@ -44,6 +46,12 @@ class Dispatching(Protocol):
     async def lags(self, uid: str, stored: Mapping[int, str]) -> Mapping[int, int]:
         """Return how many events of each partition the subscriber will still get."""
 
+    def redrives(self, uid: str) -> Progress:
+        """Return how far the redrive of the subscriber is that this process carries out."""
+
+    def cancel_redrive(self, uid: str) -> int:
+        """Cancel the events of a redrive whose delivery has not begun. Returns their number."""
+
     def log_of(self, uid: str) -> str:
         """Return the log that the subscriber reads."""
 
@@ -60,6 +68,7 @@ class DispatcherReplays:
 
     def __init__(self, dispatcher: Dispatching, events: EventLog, cursors: CursorStore) -> None:
         self._dispatcher: Final = dispatcher
+        self._process: Final = secrets.token_hex(8)
         self._trials: Final = Trials(events)
         paths = Paths(dispatcher, events, cursors, self._trials)
         self.events: Final = paths.events
@@ -97,11 +106,23 @@ class DispatcherReplays:
             StatusError: the subscriber is not served, or an option is not valid.
             UnavailableError: the log or the store is not available.
         """
-        only, uid = _only(options), uid_of(subscriber)
+        uid = uid_of(subscriber)
+        cancels = _cancels(options)
+        only = None if cancels else _only(options)
         try:
-            return {"kind": "Redrive", "uid": uid, "events": await self._dispatcher.redrive(uid, only)}
+            if cancels:
+                cancelled = self._dispatcher.cancel_redrive(uid)
+                return {"kind": "Redrive", "uid": uid, "cancelled": cancelled, "process": self._process}
+            events = await self._dispatcher.redrive(uid, only)
+            return {"kind": "Redrive", "uid": uid, "events": events, "process": self._process}
         except KeyError:
             raise _not_served() from None
+
+    def redrives(self, subscriber: Object) -> Mapping[str, object]:
+        """See `api.actions.Replays`."""
+        with suppress(KeyError):
+            return {**self._dispatcher.redrives(uid_of(subscriber))._asdict(), "process": self._process}
+        return {}
 
     async def lags(self, subscriber: Object, stored: Mapping[int, str]) -> Mapping[int, int]:
         """Return how many events of each partition the subscriber will still get; empty: not known now."""
@@ -122,6 +143,16 @@ class DispatcherReplays:
         except KeyError:
             raise _not_served() from None
         return await self._trials.match(log, trigger, options)
+
+
+def _cancels(options: Mapping[str, object]) -> bool:
+    """Return whether a request cancels a redrive."""
+    if "cancel" not in options:
+        return False
+    if options.keys() != {"cancel"} or options["cancel"] is not True:
+        message = 'cancel must be true, without other options: {"cancel": true}'
+        raise bad_request(message)
+    return True
 
 
 def _only(options: Mapping[str, object]) -> Collection[tuple[int, str]] | None:

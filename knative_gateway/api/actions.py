@@ -7,7 +7,8 @@
   POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
                             delivers again from there
   POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped; with
-                            {"events": [{"partition": 0, "offset": 42}]} only these
+                            {"events": [{"partition": 0, "offset": 42}]} only these; with {"cancel": true}
+                            none of those whose delivery has not begun
   POST …/NAME/events        of a Broker or Channel: {"events": 20}: its latest events, or with "id" those that
                             have this id
   POST …/NAME/trace         of a Broker or Channel: {"partition": 0, "offset": 42}: who gets this event, why
@@ -60,6 +61,11 @@ class Replays(Protocol):
 
         Raises:
           StatusError: the request is refused.
+        """
+
+    def redrives(self, subscriber: Object) -> Mapping[str, object]:
+        """Return how far the redrive is that this process carries out: `events`, `left`, `cancelled`,
+        `process`; empty if the subscriber is not served here.
         """
 
     async def lags(self, subscriber: Object, stored: Mapping[int, str]) -> Mapping[int, int]:
@@ -125,6 +131,7 @@ class Actions:
                 {"partition": partition, "offset": offset_number(offset), "lag": lags.get(partition)}
                 for partition, offset in sorted(positions.items())
             ],
+            "redrive": {} if self._replays is None else self._replays.redrives(subscriber),
             "failures": [
                 {**asdict(failure), "offset": offset_number(failure.offset)} for failure in failures
             ],

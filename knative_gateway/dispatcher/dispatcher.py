@@ -27,7 +27,7 @@ from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.starts import after_offsets, after_time, before_first, ends_of
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
-from knative_gateway.dispatcher.subscribers.redriving import Listed, read_one, still_stored
+from knative_gateway.dispatcher.subscribers.redriving import Listed, Progress, read_one, still_stored
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import CursorStore, EventLog, Route, Routes
@@ -297,6 +297,22 @@ class Dispatcher:
         events = await still_stored(self._context.log, worker.wanted.log, listed)
         worker.dispatchers[uid].redrive(events, partial(read_one, self._context.log, worker.wanted.log))
         return len(events)
+
+    def redrives(self, uid: str) -> Progress:
+        """Return how far the redrive of a subscriber is that this process carries out.
+
+        Raises:
+            KeyError: this gateway does not serve the subscriber.
+        """
+        return self._worker(uid).dispatchers[uid].redrives.progress
+
+    def cancel_redrive(self, uid: str) -> int:
+        """Deliver none of the events of a redrive whose delivery has not begun. Returns their number.
+
+        Raises:
+            KeyError: this gateway does not serve the subscriber.
+        """
+        return self._worker(uid).dispatchers[uid].cancel_redrive()
 
     def _worker(self, uid: str) -> RouteWorker:
         for worker in self.workers.values():

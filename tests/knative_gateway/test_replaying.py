@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from knative_gateway import replaying
+from knative_gateway.dispatcher.subscribers.redriving import Progress
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.ports import Route
 from knative_gateway.replaying import DispatcherReplays
@@ -44,6 +45,14 @@ class Dispatcher:
         self._know(uid)
         return dict.fromkeys(stored, 5)
 
+    def redrives(self, uid: str) -> Progress:
+        self._know(uid)
+        return Progress(5, 2, 1)
+
+    def cancel_redrive(self, uid: str) -> int:
+        self._know(uid)
+        return 2
+
     def log_of(self, uid: str) -> str:
         self._know(uid)
         return "broker.log"
@@ -79,13 +88,16 @@ async def test_every_start_is_understood(start: str, told: tuple[str, object]) -
 
 
 async def test_a_redrive_returns_the_number_of_events() -> None:
-    assert await DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore()).redrive(
-        TRIGGER, {}
-    ) == {
-        "kind": "Redrive",
-        "uid": "u-1",
-        "events": 3,
-    }
+    replays = DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore())
+    process = replays.redrives(TRIGGER)["process"]
+    answer = await replays.redrive(TRIGGER, {})
+    assert answer == {"kind": "Redrive", "uid": "u-1", "events": 3, "process": process}
+    assert replays.redrives(TRIGGER) == {"events": 5, "left": 2, "cancelled": 1, "process": process}
+    assert replays.redrives({"metadata": {"uid": "other"}}) == {}
+    assert (await replays.redrive(TRIGGER, {"cancel": True}))["cancelled"] == 2
+    for options in ({"cancel": 1}, {"cancel": True, "events": []}):
+        with pytest.raises(StatusError, match="cancel must be true, without other options"):
+            await replays.redrive(TRIGGER, options)
     with pytest.raises(StatusError, match="not have an option 'x'"):
         await DispatcherReplays(Dispatcher(), MemoryEventLog(), MemoryCursorStore()).redrive(
             TRIGGER, {"x": 1}

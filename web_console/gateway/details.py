@@ -69,11 +69,14 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class Details:
     """What the page shows. `source_kind`: of the Broker or Channel, in lower case; empty: another kind than
-    those of the map. `spec`: as JSON, with the filters. `counts`: the counters of deliveries.
+    those of the map. `redriven`: events of a redrive; `redrive_left`: those that have not ended. `spec`: as
+    JSON, with the filters. `counts`: the counters of deliveries.
     """
 
     source: str
     source_kind: str
+    redriven: int
+    redrive_left: int
     subscriber: str
     sink: str
     is_paused: bool
@@ -88,12 +91,14 @@ def details_of(document: Mapping[str, Any], deliveries: Mapping[str, Any]) -> De
     """Return the details of an object and of the answer to `deliveries`."""
     metadata, spec, status = (_map(document.get(name)) for name in ("metadata", "spec", "status"))
     physical = _map(status.get("physicalSubscription")) or status
-    channel = _map(spec.get("channel"))
+    channel, redrive = _map(spec.get("channel")), _map(deliveries.get("redrive"))
     return Details(
         _text(spec.get("broker") or channel.get("name")),
         kind
         if (kind := "broker" if spec.get("broker") else _text(channel.get("kind")).lower()) in TITLES
         else "",
+        _number(redrive.get("events")) or 0,
+        _number(redrive.get("left")) or 0,
         _text(physical.get("subscriberUri") or physical.get("replyUri")),
         _text(physical.get("deadLetterSinkUri")),
         _map(metadata.get("annotations")).get(_PAUSED) == "true",

@@ -93,8 +93,8 @@ def _options(request: Request, action: str, form: Mapping[str, str]) -> Document
     Raises:
         ValueError: a field of the form is not valid.
     """
-    if action == "redrive" and form.get("which") == "selected":
-        return {"events": selected(form)}
+    if action == "redrive" and form.get("which") in {"selected", "cancel"}:
+        return {"cancel": True} if form["which"] == "cancel" else {"events": selected(form)}
     if action != "replay":
         return {}
     if form.get("name", "").strip() != request.path_params["name"]:
@@ -104,7 +104,9 @@ def _options(request: Request, action: str, form: Mapping[str, str]) -> Document
 
 
 def _redriven(answer: Document) -> str:
-    events = answer.get("events")
+    events, cancelled = answer.get("events"), answer.get("cancelled")
+    if isinstance(cancelled, int):
+        return f"{cancelled:,} {'event is' if cancelled == 1 else 'events are'} not delivered again."
     if not isinstance(events, int) or not events:
         return "The history has no event that can be delivered again."
     return f"{events:,} {'event is' if events == 1 else 'events are'} delivered again."

@@ -1,6 +1,7 @@
 """`knative-gateway history`, `pause`, `resume`, `replay`, `redrive`: actions on a Trigger or Subscription."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -13,8 +14,12 @@ from knative_gateway.cli.completion import subscribers
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.starts import FORMS, written_start
+from knative_gateway.errors import GatewayError
 from knative_gateway.resources.objects import Object, child, entries, number, text
 
+_LOOK_S: Final = 0.2
+_OTHERS_MAX: Final = 100
+"""Answers of other processes of the gateway in a row, after which the command does not wait any more."""
 KINDS: Final = ("Trigger", "Subscription")
 _DELIVERIES: Final = "deliveries"
 
@@ -151,10 +156,19 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
     metavar="PARTITION:OFFSET",
     help="Only this event of the history; may be repeated.",
 )
+@click.option("--wait", is_flag=True, help="Wait until all deliveries have ended, and show the progress.")
+@click.option("--cancel", is_flag=True, help="Cancel the events of a redrive whose delivery has not begun.")
 @_of_subscriber
 @AS_JSON
 def redrive(
-    *, client: Client, subscriber: str, namespace: str | None, events: Sequence[str], as_json: bool
+    *,
+    client: Client,
+    subscriber: str,
+    namespace: str | None,
+    events: Sequence[str],
+    wait: bool,
+    cancel: bool,
+    as_json: bool,
 ) -> int:
     """Deliver again the events in the history that went to the dead letter sink or were dropped.
 
@@ -162,13 +176,45 @@ def redrive(
     Examples:
       knative-gateway redrive trigger/measured
       knative-gateway redrive trigger/measured --event 0:42 --event 3:7
+      knative-gateway redrive trigger/measured --wait
+      knative-gateway redrive trigger/measured --cancel
     """
-    options = {"events": [_event(text) for text in events]} if events else {}
-    answer = _asked(client, subscriber, namespace, "redrive", options)
-    count = number(answer, "events")
-    words = f"{subscriber}: {count} {'event is' if count == 1 else 'events are'} delivered again"
-    report(words, as_json=as_json, redriven=subscriber, events=count)
+    if cancel and (events or wait):
+        message = "--cancel does not go with --event or --wait"
+        raise click.UsageError(message)
+    options: dict[str, object] = {"events": [_event(text) for text in events]} if events else {}
+    answer = _asked(client, subscriber, namespace, "redrive", {"cancel": True} if cancel else options)
+    count = number(answer, "cancelled" if cancel else "events")
+    words = f"{subscriber}: {count} {'event is' if count == 1 else 'events are'}"
+    if cancel:
+        report(f"{words} not delivered again", as_json=as_json, redriven=subscriber, cancelled=count)
+        return 0
+    more = _waited(client, subscriber, namespace, answer) if wait else {}
+    report(f"{words} delivered again", as_json=as_json, redriven=subscriber, events=count, **more)
     return 0
+
+
+def _waited(client: Client, subscriber: str, namespace: str | None, begun: Object) -> dict[str, object]:
+    """Wait until a redrive has ended, and return how many of its events were cancelled.
+
+    Raises:
+      GatewayError: another process of the gateway carries it out, and none of the answers is from that one.
+    """
+    shown, others = -1, 0
+    while others < _OTHERS_MAX:
+        progress = child(_asked(client, subscriber, namespace, _DELIVERIES), "redrive")
+        others = others + 1 if text(progress, "process") != text(begun, "process") else 0
+        left = number(progress, "left")
+        if not others and not left:
+            return {"cancelled": number(progress, "cancelled")}
+        if not others and left != shown:
+            click.echo(f"{left} of {number(progress, 'events')} events are left", err=True)
+            shown = left
+        time.sleep(_LOOK_S)
+    message = (
+        "the events are delivered again, but the process of the gateway that does it does not answer here"
+    )
+    raise GatewayError(message)
 
 
 def _event(text: str) -> dict[str, int]:

@@ -161,6 +161,12 @@ class SubscriberDispatcher:
             task.add_done_callback(self._idle.discard)
             task.add_done_callback(self._tasks.pop)
 
+    def cancel_redrive(self) -> int:
+        """Deliver none of the events of a redrive whose delivery has not begun. Returns their number."""
+        count = self.redrives.cancel()
+        self.scheduler.round_robin.leave(self.redrives)
+        return count
+
     async def _redrive(self, read: ReadOne) -> None:
         while (event := self.redrives.next()) is not None:
             arrival = None
@@ -180,8 +186,9 @@ class SubscriberDispatcher:
             # Back-pressure: the other events stay in the log until deliveries have ended.
             while not self.redrives.held.has_room(arrival.size):
                 await self.redrives.held.wait()
-            self.redrives.add(event, arrival)
-            self.scheduler.ready(self.redrives)
+            if self.redrives.is_wanted(event):
+                self.redrives.add(event, arrival)
+                self.scheduler.ready(self.redrives)
 
     # -- one event
 

@@ -30,6 +30,14 @@ class Listed(NamedTuple):
     identity: tuple[str, str]
 
 
+class Progress(NamedTuple):
+    """How far a redrive is: all its events, those that have not ended, and those that were cancelled."""
+
+    events: int
+    left: int
+    cancelled: int
+
+
 class Redrive(Source):
     """The events that one subscriber receives again, in any order."""
 
@@ -39,6 +47,7 @@ class Redrive(Source):
         self._wanted: Final[set[Listed]] = set()
         self._where: Final[dict[str, Listed]] = {}
         self._added = 0
+        self._total = self._cancelled = 0
 
     def want(self, events: Sequence[Listed]) -> bool:
         """Deliver these events again, except those that wait or are in flight. Returns whether any event is
@@ -46,6 +55,9 @@ class Redrive(Source):
         """
         # Two requests for a redrive soon after each other would otherwise send everything twice.
         new = [event for event in events if event not in self._wanted][: LOOK_AHEAD_MAX - len(self._wanted)]
+        if not self._wanted:
+            self._total = self._cancelled = 0
+        self._total += len(new)
         self._wanted.update(new)
         self._waiting.extend(new)
         return bool(new)
@@ -62,6 +74,28 @@ class Redrive(Source):
     def next(self) -> Listed | None:
         """Return the next event to read; None if all events were read."""
         return self._waiting.popleft() if self._waiting else None
+
+    @property
+    def progress(self) -> Progress:
+        """How far the redrive is; the last one, if no event is wanted now."""
+        return Progress(self._total, len(self._wanted), self._cancelled)
+
+    def is_wanted(self, event: Listed) -> bool:
+        """Return whether an event is still to be delivered."""
+        return event in self._wanted
+
+    def cancel(self) -> int:
+        """Deliver none of the events whose delivery has not begun. Returns their number."""
+        dropped = self._wanted.difference(self._where.values())
+        self._waiting.clear()
+        self._wanted.difference_update(dropped)
+        count = len(dropped)
+        while self.window.startable:
+            entry, _ = self.take()
+            self.complete(entry)
+            count += 1
+        self._cancelled += count
+        return count
 
     def add(self, event: Listed, arrival: Arrival) -> None:
         """Hold an event that was read.

@@ -27,6 +27,9 @@ class Recorder:
         self.asked.append(("redrive", subscriber["kind"]))
         return {"events": 3}
 
+    def redrives(self, subscriber: Mapping[str, object]) -> Mapping[str, object]:
+        return {"events": 3, "left": 1, "cancelled": 0, "process": "p"}
+
     async def lags(self, subscriber: Mapping[str, object], stored: Mapping[int, str]) -> Mapping[int, int]:
         return {0: 4}
 

@@ -1,5 +1,6 @@
 """The path of an event in a browser: from the map to the event, to its dead letter, and back."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,23 @@ spec:
       ref: {{apiVersion: eventing.knative.dev/v1, kind: Broker, name: lost}}
 """
 EVENT = '{"specversion": "1.0", "id": "1", "source": "/kitchen", "type": "measured", "celsius": 40}'
+
+
+SLOW = """
+apiVersion: eventing.knative.dev/v1
+kind: Broker
+metadata: {{name: slow, namespace: default}}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata:
+  name: slow
+  namespace: default
+  annotations: {{knative-gateway/in-flight-max: "1"}}
+spec:
+  broker: slow
+  subscriber: {{uri: "{slow}"}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +157,38 @@ def test_the_pages_have_landmarks_and_names_for_their_fields(
         )
         assert nameless == []
         assert operator.locator("th:not([scope])").count() == 0
+
+
+def test_a_redrive_shows_its_progress_and_is_cancelled(operator: Page, gateway: GatewayProcess) -> None:
+    answers = threading.Event()
+    refused: list[object] = []
+
+    def decide(request: object) -> int:
+        # Each event is refused once, and then gets no answer until the end of the test.
+        if len(refused) < 6:
+            refused.append(request)
+            return 400
+        answers.wait(120)
+        return 202
+
+    with SubscriberServer(decide=decide) as slow:
+        try:
+            gateway.apply(SLOW.format(slow=slow.url))
+            sender = Sender(gateway.http, "/broker/default/slow")
+            for number in range(6):
+                event = {"type": "t", "source": "/s", "id": str(number)}
+                assert sender.send(event, b"{}") == 202
+            sender.close()
+            assert slow.wait(lambda server: len(server.requests) >= 6)
+            operator.goto(operator.url.replace("/map", "/map/trigger/default/slow"))
+            expect(operator.get_by_role("cell", name="dropped")).to_have_count(6)
+            operator.get_by_role("button", name="Redrive all").click()
+            expect(operator.get_by_text("0 of 6 events of the redrive have ended")).to_be_visible()
+            operator.get_by_role("button", name="Cancel the redrive").click()
+            expect(
+                operator.get_by_role("status").filter(has_text="5 events are not delivered again")
+            ).to_be_visible()
+            expect(operator.get_by_text("5 of 6 events of the redrive have ended")).to_be_visible()
+        finally:
+            answers.set()
+        expect(operator.get_by_role("button", name="Cancel the redrive")).to_have_count(0)

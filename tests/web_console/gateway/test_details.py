@@ -55,6 +55,9 @@ def test_a_trigger_shows_its_settings_conditions_positions_and_failures() -> Non
     assert found.positions == [Position("0", 4, 7), Position("1", None, None)]
     [failure] = found.failures
     assert (failure.event, failure.position, failure.code, failure.end) == ("/a 1", "0:3", 503, "dropped")
+    assert (found.redriven, found.redrive_left) == (0, 0)
+    redriving = details_of(TRIGGER, {**DELIVERIES, "redrive": {"events": 5, "left": 2, "cancelled": "x"}})
+    assert (redriving.redriven, redriving.redrive_left) == (5, 2)
     assert (found.source_kind, failure.is_event) == ("broker", True)
     assert json.loads(found.spec) == TRIGGER["spec"]
 

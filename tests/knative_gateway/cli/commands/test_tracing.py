@@ -132,3 +132,18 @@ def test_those_that_do_not_get_it_are_shown_on_request(run: Run) -> None:
 )
 def test_a_mistake_is_named(run: Run, words: tuple[str, ...], status: int, message: str) -> None:
     assert message in run(*words, status=status).stderr
+
+
+def test_a_redrive_is_waited_for_and_cancelled(gateway: GatewayProcess) -> None:
+    """Of the Trigger with the dead letter above: its subscriber still fails."""
+    environment = {"KNATIVE_GATEWAY_URL": gateway.base_url, "KNATIVE_GATEWAY_TOKEN": None}
+
+    def redrive(*words: str, status: int = 0) -> Result:
+        result = CliRunner(env=environment).invoke(main, ["redrive", "trigger/alarms", *words])
+        assert result.exit_code == status, result.output
+        return result
+
+    waited = redrive("--wait", "--json")
+    assert json.loads(waited.stdout) == {"redriven": "trigger/alarms", "events": 1, "cancelled": 0}
+    assert "0 events are not delivered again" in redrive("--cancel").stdout
+    assert "does not go with" in redrive("--cancel", "--wait", status=2).stderr
