@@ -6,6 +6,7 @@ from typing import Final
 
 from amqp_streams.storage.backups.folder import (
     BACKUPS,
+    DAMAGED,
     JOURNAL_FILE,
     MANIFEST_FILE,
     SEGMENTS,
@@ -71,6 +72,29 @@ def check(
                 found.faults.append(Fault(file, "is missing, damaged or of a later version", (name,)))
     found.backups = len(manifests) + len(found.faults)
     return _Check(folder, found, pace or Pace(), progress or _ignore).run(manifests)
+
+
+def set_aside(folder: Folder, faults: Iterable[Fault]) -> list[str]:
+    """Rename damaged segments, so that the next backup copies them again, if the node still has them.
+
+    Returns their new names. The backups that need them stay damaged.
+
+    Raises:
+        DirectoryLockedError: another command writes to the folder.
+        OSError: the disk failed.
+    """
+    folder.lock()
+    try:
+        moved: list[str] = []
+        for fault in faults:
+            path = folder.root / fault.file
+            if fault.file.startswith(f"{SEGMENTS}/") and path.name in folder.files.listdir(path.parent):
+                folder.files.rename(path, path.with_name(path.name + DAMAGED))
+                folder.files.fsync_dir(path.parent)
+                moved.append(fault.file + DAMAGED)
+        return moved
+    finally:
+        folder.unlock()
 
 
 @dataclass(slots=True)

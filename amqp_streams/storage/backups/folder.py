@@ -24,6 +24,8 @@ MANIFEST_FILE: Final = "manifest.json"
 STATES_FILE: Final = "states"
 JOURNAL_FILE: Final = "journal"
 UNFINISHED: Final = ".tmp"
+DAMAGED: Final = ".damaged"
+"""The suffix of segments that `backup verify --set-aside` renamed. No command reads or removes them."""
 BACKUPS_MAX: Final = 10_000
 """The most backups of a folder: each backup and each removal reads all their manifests."""
 RESERVE_BYTES: Final = 64 << 20
@@ -230,7 +232,8 @@ class Folder:
             for partition in files.listdir(root / uid):
                 folder = root / uid / partition
                 for name in files.listdir(folder):
-                    self._trim(folder / name, (int(uid, 16), int(partition)), wanted)
+                    if not name.endswith(DAMAGED):
+                        self._trim(folder / name, (int(uid, 16), int(partition)), wanted)
                 if not files.listdir(folder):
                     files.rmdir(folder)
             if not files.listdir(root / uid):

@@ -171,36 +171,54 @@ def list_(folder: Path, *, as_json: bool) -> int:
 @click.option(
     "--backup", "names", multiple=True, metavar="NAME", help="Only this backup; repeatable.  [default: all]"
 )
+@click.option(
+    "--set-aside",
+    is_flag=True,
+    help="Rename damaged segments to NAME.damaged, so that the next backup copies them from the node again.",
+)
 @rate_option("unlimited")
 @AS_JSON
-def verify(folder: Path, names: tuple[str, ...], *, rate: int, as_json: bool) -> int:
+def verify(folder: Path, names: tuple[str, ...], *, set_aside: bool, rate: int, as_json: bool) -> int:
     """Read the backups in FOLDER and compare all checksums. Exits with 1 if a file is damaged.
 
-    Files that several backups share are read once.
+    Files that several backups share are read once. A later backup relies on the files of earlier ones: if a
+    segment is damaged, use --set-aside, and make a new backup.
 
     \b
     Examples:
       amqp-streams backup verify /backups/node
       amqp-streams backup verify /backups/node --backup 20261128T031500Z --rate 20MiB
+      amqp-streams backup verify /backups/node --set-aside
       amqp-streams backup verify /backups/node --json | jq '.damage[]'
     """
-    with _storage_errors(folder), bar("checking") as advance:
-        found = checking.check(Folder(RealFiles(), folder), names, pace=pace_of(rate), progress=advance)
+    opened = Folder(RealFiles(), folder)
+    with _storage_errors(folder):
+        with bar("checking") as advance:
+            found = checking.check(opened, names, pace=pace_of(rate), progress=advance)
+        moved = checking.set_aside(opened, found.faults) if set_aside and found.faults else []
     if as_json:
         damage = [asdict(fault) for fault in found.faults]
         print_json(
             {"ok": not damage, "backups": found.backups, "files": found.files, "bytes": found.bytes}
-            | {"whole": found.whole, "damage": damage}
+            | {"whole": found.whole, "damage": damage, "set_aside": moved}
         )
     else:
-        for fault in found.faults:
-            click.echo(str(fault))
-        verdict = f"{len(found.faults)} damaged files" if found.faults else "no damage"
-        click.echo(
-            f"{verdict}; {found.backups} backups, {found.files} files, {human_bytes(found.bytes)}; whole:"
-            f" {', '.join(found.whole) or 'none'}"
-        )
+        _print_checked(found, moved)
     return FAILED if found.faults else 0
+
+
+def _print_checked(found: checking.Checked, moved: list[str]) -> None:
+    for fault in found.faults:
+        click.echo(str(fault))
+    verdict = f"{len(found.faults)} damaged files" if found.faults else "no damage"
+    click.echo(
+        f"{verdict}; {found.backups} backups, {found.files} files, {human_bytes(found.bytes)}; whole:"
+        f" {', '.join(found.whole) or 'none'}"
+    )
+    if moved:
+        say(f"set aside {len(moved)} segments: the next backup copies them again, if the node has them")
+    elif any(fault.file.startswith("segments/") for fault in found.faults):
+        say("later backups rely on these files: use --set-aside, and make a new backup")
 
 
 @backup.command()

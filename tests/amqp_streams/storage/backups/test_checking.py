@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.backups.checking import check
+from amqp_streams.storage.backups.checking import check, set_aside
 from amqp_streams.storage.backups.folder import Folder
 from amqp_streams.storage.backups.pace import Pace
 from amqp_streams.storage.backups.pool import segment_file
-from tests.amqp_streams.storage.backups.conftest import FOLDER, Machine
+from tests.amqp_streams.storage.backups.conftest import FOLDER, Machine, content
 
 
 @pytest.fixture
@@ -91,6 +91,30 @@ def test_damage_behind_what_a_backup_needs_does_not_concern_it(two: Machine) -> 
     found = check(two.folder)
     assert found.whole == ["first"]
     assert [fault.backups for fault in found.faults] == [("second",)]
+
+
+def test_a_damaged_segment_that_is_set_aside_is_copied_again(two: Machine) -> None:
+    path = next(path for path in _all_files(two) if path.suffix == ".log")
+    two.files.damage(path, _flip)
+    two.back_up(name="third")
+    found = check(two.folder)
+    assert not found.whole, "the third relies on the damaged file"
+    assert set_aside(two.folder, found.faults) == [f"{path.relative_to(FOLDER)}.damaged"]
+    two.back_up(name="fourth")
+    assert check(two.folder).whole == ["fourth"]
+    two.folder.remove_all(["first", "second", "third"])
+    assert not check(two.folder).faults
+    before = two.content()
+    two.restore()
+    hand = two.restored()
+    assert content(hand) == before
+    hand.store.close()
+
+
+def test_other_damage_is_not_set_aside(two: Machine) -> None:
+    two.files.damage(two.folder.path_of("first") / "states", _flip)
+    assert set_aside(two.folder, check(two.folder).faults) == []
+    assert check(two.folder).whole == ["second"]
 
 
 def test_single_backups_can_be_checked(two: Machine) -> None:

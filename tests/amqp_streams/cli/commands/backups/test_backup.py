@@ -86,6 +86,21 @@ def test_damage_of_the_backup_ends_verify_with_1(run: Run, folder: Path) -> None
     assert run("backup", "list", str(folder)).exit_code == 1
 
 
+def test_a_damaged_segment_is_set_aside_on_request(run: Run, folder: Path, directory: Path) -> None:
+    [path] = folder.glob("segments/*/0/*.log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert "use --set-aside, and make a new backup" in run("backup", "verify", str(folder)).stderr
+    done = run("backup", "verify", str(folder), "--set-aside")
+    assert (done.exit_code, path.exists()) == (1, False)
+    assert "set aside 1 segments" in done.stderr
+    made = run("backup", "create", str(folder), "--data-dir", str(directory), "--name", "second", "--json")
+    assert json.loads(made.stdout)["copied_bytes"] > 0
+    checked = json.loads(run("backup", "verify", str(folder), "--json").stdout)
+    assert checked["whole"] == ["second"]
+
+
 def test_damage_of_the_data_directory_ends_create_with_1(run: Run, directory: Path, tmp_path: Path) -> None:
     path = directory / "logs" / "temps" / "0" / f"{0:016d}.log"
     data = bytearray(path.read_bytes())
