@@ -146,7 +146,8 @@ def _receive_slowly(
 def discard(link: Pointer) -> None:
     """Drop everything that has arrived on a link that is refused, closing or gone.
 
-    It must not occupy memory.
+    It must not occupy memory. A complete delivery is released: without an outcome, its sender could take it
+    for accepted.
     """
     buffer = scratch.buffer
     while delivery := lib.pn_link_current(link):
@@ -156,6 +157,8 @@ def discard(link: Pointer) -> None:
         if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
             return
         lib.pn_link_advance(link)
+        if not lib.pn_delivery_aborted(delivery):
+            lib.pn_delivery_update(delivery, lib.PN_RELEASED)
         lib.pn_delivery_settle(delivery)
 
 

@@ -15,7 +15,7 @@ from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import MemoryCommitQueue, MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of, frame_of
-from amqp_streams.wire.types import UInt
+from amqp_streams.wire.types import Described, UInt, ULong
 from tests.amqp_streams.decoded import description
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
@@ -438,5 +438,7 @@ def test_a_link_that_is_closing_takes_nothing_more() -> None:
     link.top_up()
     peer.transfer(0, 0, EVENT)
     assert partition(node).end == 0
+    # A client could take a delivery that is settled without an outcome for accepted.
+    assert [each.fields["state"] for each in peer.take("disposition")] == [Described(ULong(0x26), [])]
     assert len(peer.take("detach")) == 1
     assert lib.pn_link_unsettled(link.pointer) == 0
