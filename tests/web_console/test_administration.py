@@ -14,6 +14,8 @@ def test_people_without_the_right_see_no_tab_and_get_403(person: Person, guarded
     assert person.log_in("reader", PASSWORD).status == 303
     logs = person.get("/logs").text
     assert "/groups" in logs
+    # The console asks for the rights of a person: a login is no refusal in the log of the node.
+    assert "access_refused" not in guarded_node.words
     for path in PATHS:
         assert path not in logs
         answer = person.get(path)

@@ -42,11 +42,11 @@ class Session(Visitor):
             AmqpStreamsError: the node does not answer.
         """
         try:
-            await self.client.management.describe_node(parts=["changes"], timeout=_LOGIN_S)
+            found = await self.client.management.describe_node(parts=["rights"], timeout=_LOGIN_S)
         except (ManagementError, LinkRefusedError):
             self.hidden = ADMINISTRATION
         else:
-            self.hidden = frozenset()
+            self.hidden = frozenset() if found.administers else ADMINISTRATION
 
     async def end(self) -> None:
         """Close the streams and the connection."""

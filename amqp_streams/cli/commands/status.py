@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from amqp_streams import names
 from amqp_streams.cli.commands.logs import listed
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, print_json
@@ -99,7 +100,8 @@ def _over_amqp(endpoint: Endpoint) -> tuple[dict[str, Any], NodeInfo | None]:
 async def _health(client: Client) -> NodeInfo | None:
     """The health of the node; None: the user may not see it, or the node is of an earlier version."""
     try:
-        return await client.management.describe_node()
+        rights = await client.management.describe_node(parts=[names.NODE_RIGHTS])
+        return await client.management.describe_node() if rights.administers else None
     except ManagementError as error:
         if error.status in _NOT_SHOWN:
             return None

@@ -220,7 +220,8 @@ class Management:
     ) -> NodeInfo:
         """Return the health of the node. Needs the right `manage` on all logs.
 
-        `parts`: some of `figures`, `warnings`, `settings`, `changes`; None: all of them.
+        `parts`: some of `rights`, `figures`, `warnings`, `settings`, `changes`; None: all of them. Every user
+        may ask for `rights` alone: `NodeInfo.administers`.
         """
         body = {} if parts is None else {names.NODE_PARTS: list(parts)}
         return node_info(await self._ask("READ", None, body, timeout, type_=names.NODE_TYPE))

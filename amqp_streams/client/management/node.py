@@ -52,11 +52,13 @@ class NodeChange:
 class NodeInfo:
     """A node at one moment. A value is None if it does not apply, or was not asked for.
 
+    `administers`: the user has the right `manage` on all logs, which all other values need.
     `started_ms`, `now_ms`: since 1970, by the node's clock. `commit_p50_s`, `commit_p99_s`,
     `commit_max_s`: the time of the `commits` latest commits of the last five minutes. `limits`: by name, how
     much of each bound is in use. `changes`: newest first.
     """
 
+    administers: bool | None = None
     version: str = ""
     container: str = ""
     store: str = ""
@@ -96,6 +98,7 @@ def node_info(answer: Mapping[str, object]) -> NodeInfo:
     """Convert the description of a node."""
     limits = answer.get(names.NODE_LIMITS)
     return NodeInfo(
+        administers=_flag(answer.get(names.NODE_ADMINISTERS)),
         version=_text(answer.get(names.NODE_VERSION)) or "",
         container=_text(answer.get(names.NODE_CONTAINER)) or "",
         store=_text(answer.get(names.NODE_STORE)) or "",

@@ -1,7 +1,8 @@
 """The request about the node as a whole: its figures, warnings, settings and recent changes.
 
-Laws: it needs the right `manage` on all logs. It says whether the node is ready by the same rule as
-`/readyz`. It is computed in steps, whatever the number of connections, partitions and open files.
+Laws: it needs the right `manage` on all logs; every user may ask whether it has this right. It says whether
+the node is ready by the same rule as `/readyz`. It is computed in steps, whatever the number of connections,
+partitions and open files.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,7 +40,10 @@ PARTITIONS_A_STEP: Final = 256
 """Of how many partitions a step reads the figures."""
 LINKS_A_STEP: Final = 1000
 ACCOUNTS_A_STEP: Final = 500
-PARTS: Final = (names.NODE_FIGURES, names.NODE_WARNINGS, names.NODE_SETTINGS, names.NODE_CHANGES)
+PARTS: Final = (
+    *(names.NODE_RIGHTS, names.NODE_FIGURES, names.NODE_WARNINGS),
+    *(names.NODE_SETTINGS, names.NODE_CHANGES),
+)
 
 
 @dataclass(slots=True)
@@ -127,15 +131,18 @@ class HealthRequests:
         """The operations by name."""
         return {"READ": self.read}
 
-    def read(self, request: Request) -> Steps[Answer]:
+    def read(self, request: Request) -> Answer | Steps[Answer]:
         """The node, or the parts of its description that the request names."""
-        if not request.permissions.administers:
+        administers, parts = request.permissions.administers, _parts(request)
+        # Every user may learn its own rights. To find them out by a refusal would look like an attack.
+        if parts == {names.NODE_RIGHTS}:
+            return Answer(management.OK, "OK", {names.NODE_ADMINISTERS: administers})
+        if not administers:
             raise request.permissions.refusal(Right.MANAGE, ANY_LOG)
-        parts = _parts(request)
         return self._described(parts)
 
     def _described(self, parts: Collection[str]) -> Steps[Answer]:
-        body: dict[Value, Value] = {}
+        body: dict[Value, Value] = {names.NODE_ADMINISTERS: True} if names.NODE_RIGHTS in parts else {}
         if names.NODE_FIGURES in parts or names.NODE_WARNINGS in parts:
             counted = yield from self._counted()
             facts, disk = self._service.store.facts(), machine.disk(self._service.about.data_dir)
@@ -255,7 +262,7 @@ def _parts(request: Request) -> Collection[str]:
     """The parts that a request names; all of them if it names none."""
     named = request.body.get(names.NODE_PARTS)
     if named is None:
-        return PARTS
+        return frozenset(PARTS)
     if not isinstance(named, list) or not named or not all(each in PARTS for each in named):
         description = f"{names.NODE_PARTS!r} must be a list of some of {', '.join(PARTS)}"
         raise RequestError(management.BAD_REQUEST, description)

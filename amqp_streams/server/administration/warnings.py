@@ -87,7 +87,7 @@ def _service(facts: Facts) -> Iterator[Warned]:
         users = _some(dict.fromkeys(f"{user} ({quota})" for user, quota, _ in facts.throttled))
         yield Warned(
             "quota",
-            f"{links:,} links wait for a quota of their users: {users}.",
+            f"{_count(links, 'link waits', 'links wait')} for a quota of the user: {users}.",
             "nothing if the quotas are as intended; else raise quotas.NAME.bytes_in or bytes_out, and reload",
         )
 
@@ -136,7 +136,7 @@ def _data(facts: Facts) -> Iterator[Warned]:
         named = _some(f"{log}/{number} ({reason})" for log, number, reason in facts.stopped)
         yield Warned(
             "partition-stopped",
-            f"{len(facts.stopped):,} partitions accept no events: {named}.",
+            f"{_count(len(facts.stopped), 'partition accepts', 'partitions accept')} no events: {named}.",
             "correct the fault of the disk, then restart the node; the stored events stay readable",
             is_error=True,
         )
@@ -166,7 +166,7 @@ def _settings(facts: Facts) -> Iterator[Warned]:
     expires = facts.certificate_expires_ms
     if expires is not None and expires - facts.now_ms < EXPIRES_MS:
         left = expires - facts.now_ms
-        when = f"expires in {left // 86_400_000:,} days" if left > 0 else "has expired"
+        when = f"expires in {_count(left // 86_400_000, 'day', 'days')}" if left > 0 else "has expired"
         yield Warned(
             "certificate",
             f"The certificate of the TLS listeners {when}.",
@@ -215,6 +215,10 @@ def _some(items: Iterable[str]) -> str:
     found = list(items)
     more = f" and {len(found) - NAMED_MAX:,} more" if len(found) > NAMED_MAX else ""
     return ", ".join(found[:NAMED_MAX]) + more
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def _mib(size: int) -> str:

@@ -70,7 +70,7 @@ def test_a_part_can_be_asked_for_alone() -> None:
     for parts in ([], ["colour"], "figures", [7]):
         answer = ask(node, "node", "READ", parts=parts)
         assert answer.status == 400
-        assert "figures, warnings, settings, changes" in answer.description
+        assert "rights, figures, warnings, settings, changes" in answer.description
 
 
 def test_only_administrators_see_the_node() -> None:
@@ -78,7 +78,10 @@ def test_only_administrators_see_the_node() -> None:
         {"temps": 1}, access=(rule("alice", "temps", "manage info"), rule("admin", "*", "manage"))
     )
     assert read(node, user="admin")["version"]
+    assert read(node, "rights", user="admin") == {"administers": True}
     for user in ("alice", "bob", None):
+        assert read(node, "rights", user=user) == {"administers": False}
+        assert ask(node, "node", "READ", user=user, parts=["rights", "changes"]).status == 403
         who = "an anonymous connection" if user is None else f"user {user!r}"
         refused = Answer(403, f"{who} has no right 'manage' on '*'")
         assert ask(node, "node", "READ", user=user) == refused
