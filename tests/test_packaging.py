@@ -85,3 +85,9 @@ def test_make_setup_pins_all_that_dev_needs_and_nothing_else() -> None:
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8").partition("# Of")[0]
     pinned = {canonicalize_name(line.split("==")[0]) for line in text.splitlines()}
     assert pinned == {canonicalize_name(name) for name, _ in seen} - {PROJECT["name"]}
+
+
+def test_the_page_about_installing_names_every_extra() -> None:
+    text = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    extras = PROJECT["optional-dependencies"]
+    assert [extra for extra in extras if f"[{extra}]`" not in text and f"`{extra}`" not in text] == []
