@@ -178,6 +178,8 @@ def _state(row: Object) -> Iterator[str]:
         words.append(f"{number(row, 'ahead')} events are before it")
     if words == ["completed"]:
         words.append("no record is kept: it was delivered, or the filters did not match it then")
+    if row.get("here") is False:
+        words.append("another process of the gateway delivers this partition")
     if row.get("paused"):
         words.append("paused")
     if text(row, "reason"):

@@ -24,6 +24,8 @@ class State(StrEnum):
 
     NOT_REACHED = "not reached"
     """It is in the log. The subscriber has not read it yet."""
+    NOT_COMPLETED = "not completed"
+    """Another process delivers the partition, and has not stored that the event is completed."""
     WAITING = "waiting"
     """It was read. Its delivery has not begun."""
     IN_FLIGHT = "in flight"
@@ -96,6 +98,8 @@ def standing(
         state = (State.RETRYING if _is_open(attempts) else State.IN_FLIGHT) if begun else State.WAITING
     elif (ours is not None and ours.cursor.has_passed(offset)) or _is_done(kept, offset):
         state = _ended(attempts, delivered)
+    elif ours is None:
+        state = State.RETRYING if _is_open(attempts) else State.NOT_COMPLETED
     else:
         state = State.NOT_REACHED
     return Standing(state, position, ours is not None, _joined(attempts), delivered, reply)

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher.subscribers.standing import Kept, State, ahead, standing
-from knative_gateway.ports import Delivery, Order
+from knative_gateway.ports import Delivery, Failure, Order
 from tests.knative_gateway.dispatcher.rig import completed, event, subscriber
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 from tests.knative_gateway.paths.rig import PathsRig
@@ -108,12 +108,15 @@ async def test_what_is_behind_the_position_without_a_record_is_said_to_be_not_kn
     other = standing(dispatcher, kept, 0, "0000000000000000", "0")
     assert other.state is State.DELIVERED
     # A partition of another process: only what is stored is known.
-    for offset, state in (("0000000000000000", State.COMPLETED), ("0000000000000001", State.NOT_REACHED)):
+    for offset, state in (("0000000000000000", State.COMPLETED), ("0000000000000001", State.NOT_COMPLETED)):
         elsewhere = standing(dispatcher, kept, 5, offset, "0")
         assert (elsewhere.state, elsewhere.is_ours) == (state, False)
+    failed = Failure(1, "0", "/s", 5, "0000000000000001", 1, 503, "status 503", "")
+    retried = standing(dispatcher, Kept("0000000000000000", (), [failed]), 5, "0000000000000001", "0")
+    assert retried.state is State.RETRYING
     above = Kept("", (("0000000000000003", "0000000000000005"),), ())
     assert standing(dispatcher, above, 5, "0000000000000005", "0").state is State.COMPLETED
-    assert standing(dispatcher, above, 5, "0000000000000003", "0").state is State.NOT_REACHED
+    assert standing(dispatcher, above, 5, "0000000000000003", "0").state is State.NOT_COMPLETED
 
 
 async def test_a_failure_of_another_event_at_this_offset_is_not_shown(
