@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -100,6 +100,9 @@ SEEDS ?= 200
 sim: setup  ## simulate SEEDS whole nodes with clients and faults, and their groups (SEED=n repeats one run and prints what happens; STATE=FILE continues a run that was stopped)
 	$(BIN)/python -m tests.simulation.runner $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
 	$(if $(SEED)$(STATE),,SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation/groups -n $(JOBS) --timeout 600)
+
+simhomes: setup  ## simulate SEEDS times several nodes on Kafka that share consumer groups, while all around them fails (SEED=n repeats one run and prints what happens; STATE=FILE continues)
+	$(BIN)/python -m tests.simulation.runner --homes $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
 
 MUTANTS ?=
 MUTANT_ARGS ?=

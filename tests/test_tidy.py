@@ -39,12 +39,14 @@ PURE = (
     "amqp_streams.kafka",
     "amqp_streams.storage",
     "amqp_streams.node",
+    "amqp_streams.homes",
 )
 # Values and re-exports: their users' tests are theirs.
 WITHOUT_TWIN = {
     "amqp_streams/names.py",
     "amqp_streams/errors.py",
     "amqp_streams/storage/findings.py",
+    "amqp_streams/homes/messages.py",
 }
 _CONDITION = re.compile(r"amqp:[a-z]")
 _WIRE_NAMES = {

@@ -3,6 +3,7 @@
     python -m tests.simulation.runner --seeds 1000 --jobs 2
     python -m tests.simulation.runner --seeds 100000 --state seeds.json
     python -m tests.simulation.runner --seed 7
+    python -m tests.simulation.runner --homes --seeds 10000
 
 A seed that fails prints the command that repeats it; with `--seed`, the story of the run is printed. With
 `--state`, a call that was stopped leaves what it has counted in a file, and the next call goes on there.
@@ -14,12 +15,15 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+from tests.simulation.homes.world import World as HomesWorld
 from tests.simulation.machine.budget import cpu_budget
 from tests.simulation.world import World
 
@@ -30,16 +34,34 @@ CPU_S = 60.0
 """Of a run. The most expensive ones take some seconds: one that takes more probably never ends."""
 _FRAMES = 3
 
+
+class Simulated(Protocol):
+    """One run."""
+
+    story: list[str]
+
+    def run(self) -> None:
+        """Carry it out; raises what is wrong."""
+
+    def counts(self) -> Mapping[str, int]:
+        """What happened, by name."""
+
+
+WORLDS: dict[str, Callable[..., Simulated]] = {"node": World, "homes": HomesWorld}
+"""A whole node with its clients; several nodes on Kafka that share groups."""
+
 Result = tuple[int, Counter[str], list[str]]
 """Of a part: how many seeds, what happened, and the failures."""
 
 
-def run(seed: int, *, stories: bool = False, cpu_s: float = CPU_S) -> tuple[World, BaseException | None]:
+def run(
+    seed: int, *, kind: str = "node", stories: bool = False, cpu_s: float = CPU_S
+) -> tuple[Simulated, BaseException | None]:
     """Carry out one run, and return it with the exception that it raised.
 
     A run that does not end raises `EndlessError` after `cpu_s` of processor time.
     """
-    world = World(seed, stories=stories)
+    world = WORLDS[kind](seed, stories=stories)
     try:
         with cpu_budget(cpu_s):
             world.run()
@@ -50,12 +72,15 @@ def run(seed: int, *, stories: bool = False, cpu_s: float = CPU_S) -> tuple[Worl
     return world, None
 
 
-def failure_of(seed: int) -> str | None:
+def failure_of(seed: int, kind: str = "node") -> str | None:
     """Return the failure of a seed, and how to repeat it; None: the seed passed."""
-    _, error = run(seed)
-    if error is None:
-        return None
-    return f"seed {seed}: {_words(error)}\n  repeat it: make sim SEED={seed}"
+    _, error = run(seed, kind=kind)
+    return None if error is None else _failure(seed, kind, error)
+
+
+def _failure(seed: int, kind: str, error: BaseException) -> str:
+    target = "sim" if kind == "node" else f"sim{kind}"
+    return f"seed {seed}: {_words(error)}\n  repeat it: make {target} SEED={seed}"
 
 
 def _words(error: BaseException) -> str:
@@ -64,14 +89,14 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:600]} ({where})"
 
 
-def _work(seeds: range) -> Result:
+def _work(kind: str, seeds: range) -> Result:
     counts: Counter[str] = Counter()
     failures = []
     for seed in seeds:
-        world, error = run(seed)
+        world, error = run(seed, kind=kind)
         counts.update(world.counts())
         if error is not None:
-            failures.append(f"seed {seed}: {_words(error)}\n  repeat it: make sim SEED={seed}")
+            failures.append(_failure(seed, kind, error))
     return len(seeds), counts, failures
 
 
@@ -109,13 +134,13 @@ class Tally:
             fresh.replace(self.state)
 
 
-def many(tally: Tally, count: int, jobs: int) -> int:
+def many(tally: Tally, count: int, jobs: int, kind: str = "node") -> int:
     """Run the seeds from the first of the tally on, as far as they are not in it. Returns the exit code."""
     began, end, done_before = time.monotonic(), tally.first + count, tally.next
     todo = max(0, end - done_before)
     step = max(1, min(50, todo // (4 * jobs)))
     parts = [range(at, min(at + step, end)) for at in range(tally.next, end, step)]
-    with _results(parts, jobs) as results:
+    with _results(parts, jobs, kind) as results:
         for result in results:
             tally.add(result)
             for words in result[2]:
@@ -132,14 +157,14 @@ def many(tally: Tally, count: int, jobs: int) -> int:
 
 
 @contextmanager
-def _results(parts: list[range], jobs: int) -> Iterator[Iterable[Result]]:
+def _results(parts: list[range], jobs: int, kind: str) -> Iterator[Iterable[Result]]:
     """The results of the parts, in order. What is not begun when the caller ends is left out."""
     if jobs == 1:
-        yield map(_work, parts)
+        yield map(partial(_work, kind), parts)
         return
     pool = ProcessPoolExecutor(jobs)
     try:
-        yield pool.map(_work, parts)
+        yield pool.map(partial(_work, kind), parts)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -150,8 +175,8 @@ def _show(line: str) -> None:
     print(f"\r{line:78}" if terminal else line, end="" if terminal else "\n", flush=True)
 
 
-def _one(seed: int) -> int:
-    world, error = run(seed, stories=True)
+def _one(seed: int, kind: str) -> int:
+    world, error = run(seed, kind=kind, stories=True)
     print("\n".join(world.story))
     if error is None:
         print(f"seed {seed}: nothing is wrong")
@@ -167,12 +192,20 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--state", type=Path, help="go on from this file, and keep the counts there")
     parser.add_argument("--seed", type=int, help="run only this one, and tell its story")
+    parser.add_argument(
+        "--homes",
+        dest="kind",
+        action="store_const",
+        const="homes",
+        default="node",
+        help="several nodes on Kafka that share groups, instead of one whole node",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args()
     if given.seed is not None:
-        return _one(given.seed)
+        return _one(given.seed, given.kind)
     try:
-        return many(Tally.load(given.state, given.first), given.seeds, given.jobs)
+        return many(Tally.load(given.state, given.first), given.seeds, given.jobs, given.kind)
     except KeyboardInterrupt:
         return 130
 

@@ -1,0 +1,135 @@
+"""The messages between nodes and homes: reports and answers. Values only.
+
+A node reports to the home of a bucket all links that it has in the bucket, again and again. The home answers
+with what the report lacks, and with the time for which its grants hold. So a message that is lost, doubled or
+late is corrected by the next one, and no message waits for the answer to another one.
+
+A report carries the claim of each link, its positions, and what the node believes that it owns. With the
+first report to a new home, the node shows what it held under the old one. A link that a report marks as gone,
+or does not have, is released.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amqp_streams.errors import PeerError
+from amqp_streams.streams.groups.claims import Claim
+
+Serial: TypeAlias = tuple[int, int]
+"""Of a grant: the home's term, and a number that grows with each grant of this home."""
+Positions: TypeAlias = tuple[tuple[int, int], ...]
+"""By partition, the number of the next record: all records below it are settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a link's attach asks for.
+
+    `claim`: in a group; None: the link has a cursor of its own, for `partitions`. `durable`: it has a cursor.
+    `starts`: by partition of the log, where the cursor begins if it does not exist.
+    """
+
+    incarnation: str
+    user: str | None
+    container: str
+    link: str
+    claim: Claim | None
+    durable: bool
+    starts: tuple[int, ...]
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One link in a report.
+
+    `number`: of the link within its node; it is never used again. `serial`, `partition`, `epoch`: the last
+    grant, or None. `positions`: how far its cursor may move. `stored`: the positions that the node knows to
+    be durable. `urgent`: a receiver waits for them. `leaving`: it was asked to leave. `gone`: it has ended;
+    these are its last positions.
+    """
+
+    number: int
+    wanted: Wanted
+    serial: Serial | None = None
+    partition: int | None = None
+    epoch: int | None = None
+    positions: Positions = ()
+    stored: Positions = ()
+    urgent: bool = False
+    leaving: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All links of a node in a bucket.
+
+    `node`: the id of the process, which no other process ever has. `number`: grows with each report to this
+    home. `yielded`: the node uses no grant of this term any more, because the home asked for it.
+    """
+
+    node: str
+    bucket: int
+    term: int
+    number: int
+    links: tuple[Reported, ...]
+    yielded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owns:
+    """The link owns its partitions, as long as the home's grants hold."""
+
+    number: int
+    serial: Serial
+    partition: int | None
+    epoch: int | None
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Send nothing more on the link; release it when all is settled, or after `within_ms`."""
+
+    number: int
+    error: PeerError
+    within_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The link was refused, evicted or stolen: close it at once."""
+
+    number: int
+    error: PeerError
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """These positions of the link are durable."""
+
+    number: int
+    positions: Positions
+
+
+Verdict: TypeAlias = Owns | Leaves | Ends | Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A home's answer.
+
+    `number`: the last report that the home has got from this node. `processed`: the home acted on it;
+    otherwise the answer shows only that the home exists. `remaining_ms`: how long its grants hold, counted
+    from the moment at which the node sent that report. `withdrawn`: the home leaves, and asks the node to use
+    no grant any more.
+    """
+
+    bucket: int
+    term: int
+    number: int
+    processed: bool
+    remaining_ms: int
+    verdicts: tuple[Verdict, ...] = ()
+    withdrawn: bool = False

@@ -1,0 +1,31 @@
+"""Which link was granted a partition last: the record that decides who may continue under a new home. Pure.
+
+The record is durable before the link is granted. So a link of a node that a home could not reach, and whose
+partition another link has got since, is recognised by each later home.
+
+Key: `owner/`, the log's incarnation, the partition and the group; for a durable link without a group, the id
+of its cursor with `-` in the place of the partition. Value: JSON with the id of the node's process and the
+number of the link, which no other link ever has.
+"""
+
+import json
+from typing import Final
+
+from amqp_streams.homes.messages import Wanted
+from amqp_streams.streams.consuming.cursors import link_key
+
+PREFIX: Final = "owner/"
+VERSION: Final = 1
+
+
+def owner_key(wanted: Wanted, partition: int | None) -> str:
+    """The key of the record."""
+    if wanted.claim is None:
+        own = link_key(wanted.incarnation, wanted.container, wanted.link).id
+        return f"{PREFIX}{wanted.incarnation}/-/{own}"
+    return f"{PREFIX}{wanted.incarnation}/{partition}/{wanted.claim.group}"
+
+
+def encoded(node: str, number: int) -> bytes:
+    """The value of the record. Two links have the same value only if they are the same link."""
+    return json.dumps({"v": VERSION, "node": node, "link": number}, separators=(",", ":")).encode()

@@ -1,0 +1,1 @@
+"""Tests of the homes of groups and cursors."""
