@@ -54,11 +54,7 @@ def open_directory(files: Files, root: Path, tuning: Tuning, *, threads: bool) -
         StorageError: names the file and what to do.
     """
     try:
-        # Sync the parent of each new folder: a power loss must not take away the folder of accepted events.
-        for path in (*reversed(root.absolute().parents), root):
-            if not files.is_dir(path):
-                files.mkdir(path)
-                files.fsync_dir(path.parent)
+        _make_root(files, root)
         lock = catalog.lock(files, root)
     except OSError as error:
         raise storage_error(root, error) from error
@@ -70,6 +66,25 @@ def open_directory(files: Files, root: Path, tuning: Tuning, *, threads: bool) -
         if isinstance(error, OSError):
             raise storage_error(root, error) from error
         raise
+
+
+def _make_root(files: Files, root: Path) -> None:
+    """Make the data directory, and the folders above it, durable: a power loss must not take away accepted
+    events with their folder.
+
+    Raises:
+        OSError: a folder cannot be created.
+    """
+    for path in (*reversed(root.absolute().parents), root):
+        if not files.is_dir(path):
+            files.mkdir(path)
+            files.fsync_dir(path.parent)
+    if catalog.FORMAT_FILE not in files.listdir(root):
+        # An earlier first start may have been killed after it created folders, before it synced their names.
+        for path in root.absolute().parents:
+            # Folders that this user cannot read are not ours.
+            with contextlib.suppress(PermissionError):
+                files.fsync_dir(path)
 
 
 def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -> catalog.Format:

@@ -1,5 +1,6 @@
 """Recovery of many partitions: the same in threads, and only of what was not known to be durable."""
 
+import errno
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -103,3 +104,30 @@ def test_recovery_does_not_read_what_an_index_covers() -> None:
     assert any("written from the journal" in each.words for each in hand.store.findings)  # type: ignore[attr-defined]  # of a directory
     assert read_all(hand.store.logs["log"].partitions[0])[-1] == b"in the journal"
     hand.store.close()
+
+
+def test_a_first_start_that_was_killed_leaves_no_folder_that_a_power_loss_takes_away() -> None:
+    """The first start created the folder, and was killed before it synced its name."""
+    files = FaultyFiles()
+
+    def killed(operation: str, path: Path) -> int:
+        if operation == "fsync_dir" and path == ROOT.parent:
+            raise KeyboardInterrupt
+        return 0
+
+    files.fault = killed
+    with pytest.raises(KeyboardInterrupt):
+        open_inline(files)
+    files.fault = lambda _operation, _path: 0
+    files.kill()
+    hand = open_inline(files)
+    hand.write(hand.store.create("log", LogSettings(), incarnation="i").partitions[0], b"accepted")
+    files.power_loss()
+    assert read_all(open_inline(files).store.logs["log"].partitions[0]) == [b"accepted"]
+
+
+def test_a_folder_above_that_cannot_be_read_does_not_prevent_the_first_start() -> None:
+    files = FaultyFiles()
+    files.fault = lambda operation, path: errno.EACCES if (operation, path) == ("fsync_dir", Path("/")) else 0
+    files.mkdir(ROOT)
+    assert open_inline(files).store.logs == {}
