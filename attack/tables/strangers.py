@@ -157,6 +157,10 @@ def _ask_alike(peer: Peer, links: Any, operation: str, type_: str, cursor: str) 
         if operation == "QUERY":
             listed = str(words)
             expect(log not in listed or status != 200, f"QUERY of {type_} shows {log}: {listed[:200]}")
+            if type_ == names.CONNECTION_TYPE:
+                others = [each for each in words["connections"] if each["user"] != MALLORY]
+                expect(not others, f"QUERY of {type_} shows connections of others: {others}")
+                words = "their own"  # with figures that change from one answer to the next
         else:
             expect(status == 403, f"{operation} of {type_} on {log}: {status} {words}")
         told.append((status, str(words).replace(NOT_THERE, THERE)))

