@@ -101,7 +101,7 @@ sim: setup  ## simulate SEEDS whole nodes with clients and faults, and their gro
 	$(BIN)/python -m tests.simulation.runner $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
 	$(if $(SEED)$(STATE),,SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation/groups -n $(JOBS) --timeout 600)
 
-simhomes: setup  ## simulate SEEDS times several nodes on Kafka that share consumer groups, while all around them fails (SEED=n repeats one run and prints what happens; STATE=FILE continues)
+simhomes: setup  ## simulate SEEDS times several nodes on Kafka that share consumer groups, while Kafka, networks and processes fail (SEED=n repeats one run and prints what happens; STATE=FILE continues)
 	$(BIN)/python -m tests.simulation.runner --homes $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
 
 MUTANTS ?=

@@ -169,7 +169,7 @@ def _traced(answer: Object, *, everyone: bool) -> Iterator[str]:
         for each in (each for each in subscribers if not each.get("matches")):
             yield f"  {_name(each)}  does not get it: {text(each, 'reason')}"
     elif len(getting) < number(answer, "total"):
-        yield f"{number(answer, 'total') - len(getting)} do not get it: --all shows why"
+        yield f"not delivered to {number(answer, 'total') - len(getting)}: --all shows why"
 
 
 def _state(row: Object) -> Iterator[str]:

@@ -83,7 +83,7 @@ def create(
     rate: int,
     as_json: bool,
 ) -> int:
-    """Back up the data of a node to FOLDER. The node may run, and is not disturbed.
+    """Back up the data of a node to FOLDER. The node may run: it does nothing for the backup.
 
     Every event that was accepted before the command began is in the backup, with its offset, time and bytes,
     and with cursors, groups, epochs and the numbers of idempotent producers. Run it on the machine of the

@@ -114,7 +114,7 @@ def test_the_path_of_an_event_is_told_with_its_attempts_and_its_dead_letter(run:
 
 
 def test_those_that_do_not_get_it_are_shown_on_request(run: Run) -> None:
-    assert "1 do not get it: --all shows why" in run("weather", "--id", "e0").stdout
+    assert "not delivered to 1: --all shows why" in run("weather", "--id", "e0").stdout
     everyone = run("weather", "--id", "e0", "--all").stdout
     assert "trigger/alarms  does not get it: filters[0].cesql is false" in everyone
 
