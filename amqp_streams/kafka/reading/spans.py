@@ -6,7 +6,7 @@ no number belongs to a record. Spans of a partition do not overlap. The cache ho
 what was used the longest time ago goes first.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
@@ -118,7 +118,10 @@ class Spans:
     def _drop(self, span: Span) -> None:
         partition = self._used[span]
         spans = self._spans[partition]
-        spans.remove(span)
+        # A partition may have many thousand spans, and one step may drop hundreds of them.
+        index = bisect_left(spans, span.start, key=lambda each: each.start)
+        assert spans[index] is span, "the spans are in the order of their numbers"
+        del spans[index]
         if not spans:
             del self._spans[partition]
         self._forget(span)

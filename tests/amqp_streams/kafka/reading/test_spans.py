@@ -2,6 +2,7 @@
 
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,26 @@ def test_numbers_without_records_stay_with_the_records_after_them() -> None:
     assert spans.uncovered(PARTITION, 0) == 30
     spans.forget(PARTITION)
     assert spans.bytes == 0
+
+
+def test_making_room_compares_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition may have many thousand spans, and the oldest one may be the last in it."""
+    compared = 0
+
+    def equal(one: Span, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return one is other
+
+    monkeypatch.setattr(Span, "__eq__", equal)
+    monkeypatch.setattr(Span, "__hash__", object.__hash__)
+    spans = Spans(1000 * (SPAN_BYTES + 100))
+    for start in reversed(range(0, 10_000, 10)):
+        spans.add(PARTITION, Span(start, start + 10, chunk(start, size=0)))
+    spans.add(PARTITION, Span(10_000, 10_010, chunk(10_000, size=60_000)))
+    assert spans.find(PARTITION, 9_990, 10_000, WIDE) is MISSING
+    assert numbers_of(spans.find(PARTITION, 0, 10, WIDE)) == [0]
+    assert compared == 0
 
 
 def test_one_span_may_be_larger_than_the_bound() -> None:
