@@ -2,7 +2,8 @@
 
 Laws: only the issuer's host and the hosts of the settings are asked. An answer has at most `ANSWER_BYTES_MAX`
 bytes and takes at most `ANSWER_S_MAX` seconds, and redirects are not followed. Metadata and keys are read at
-most once in `KEPT_S`; keys also if a token has a new one, at most once in `KEYS_AGAIN_S`. No message contains
+most once in `KEPT_S`; keys also if a token has a new one, at most once in `KEYS_AGAIN_S`. After a failure,
+neither is read again for `FAILED_S`; while the keys cannot be read, the known ones count. No message contains
 a token, a code or a secret.
 """
 
@@ -30,7 +31,7 @@ ANSWER_S_MAX: Final = 10.0
 KEPT_S: Final = 600.0
 KEYS_AGAIN_S: Final = 30.0
 FAILED_S: Final = 3.0
-"""How long after a failure the metadata is not asked for again."""
+"""How long after a failure the metadata, or the keys, are not asked for again."""
 _PATH: Final = "/.well-known/openid-configuration"
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -66,8 +67,11 @@ class Provider:
         self._metadata_until_s = 0.0
         self._failure: str | None = None
         self._failed_s = 0.0
+        self._keys_lock: Final = asyncio.Lock()
         self._keys: Sequence[Key] = ()
         self._keys_read_s = -KEPT_S
+        self._keys_failure: str | None = None
+        self._keys_failed_s = 0.0
 
     @property
     def end_session(self) -> str:
@@ -134,18 +138,43 @@ class Provider:
         except MALFORMED:
             key_id = None
         metadata = await self.metadata()
-        async with self._lock:
-            age_s = time.monotonic() - self._keys_read_s
-            is_new = key_id is not None and all(key.id != key_id for key in self._keys)
-            if age_s > KEPT_S or not self._keys or (is_new and age_s > KEYS_AGAIN_S):
-                found = await self._json("GET", metadata.keys)
-                try:
-                    self._keys = published_keys(found, tuple(PublicKeyAlgorithm))
-                except ValueError as error:
-                    message = f"The keys of the provider cannot be used: {error}."
-                    raise ProviderError(message) from error
-                self._keys_read_s = time.monotonic()
+        # While one login reads the keys, which may take long, those with a known key do not wait.
+        if self._keys_lock.locked() and self._has(key_id):
             return self._keys
+        async with self._keys_lock:
+            age_s = time.monotonic() - self._keys_read_s
+            is_known = self._has(key_id)
+            is_new = key_id is not None and not is_known
+            if age_s > KEPT_S or not self._keys or (is_new and age_s > KEYS_AGAIN_S):
+                try:
+                    await self._read_keys(metadata)
+                except ProviderError:
+                    if not is_known:
+                        raise
+            return self._keys
+
+    def _has(self, key_id: object) -> bool:
+        """Return whether a key has this id; for a token without one, whether a key has none."""
+        return any(key.id == key_id for key in self._keys)
+
+    async def _read_keys(self, metadata: Metadata) -> None:
+        if self._keys_failure is not None and time.monotonic() < self._keys_failed_s + FAILED_S:
+            raise ProviderError(self._keys_failure)
+        try:
+            self._keys = await self._published(metadata)
+        except ProviderError as error:
+            self._keys_failure, self._keys_failed_s = str(error), time.monotonic()
+            raise
+        self._keys_failure, self._keys_read_s = None, time.monotonic()
+
+    async def _published(self, metadata: Metadata) -> Sequence[Key]:
+        try:
+            return published_keys(await self._json("GET", metadata.keys), tuple(PublicKeyAlgorithm))
+        except FlowError as error:
+            raise ProviderError(str(error)) from error
+        except ValueError as error:
+            message = f"The keys of the provider cannot be used: {error}."
+            raise ProviderError(message) from error
 
     async def _tokens(self, fields: Mapping[str, str]) -> TokenAnswer:
         metadata, settings = await self.metadata(), self.settings

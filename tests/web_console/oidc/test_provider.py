@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -158,3 +159,66 @@ async def test_keys_that_are_none_are_refused(provider: ProviderServer, keys: An
     provider.lies["/jwks"] = lambda _: (200, json.dumps(keys).encode(), {})
     with pytest.raises(ProviderError, match="keys of the provider cannot be used"):
         await of(provider).person(provider._answer("alice", "n")["id_token"], nonce="n")
+
+
+async def test_known_keys_count_while_the_key_url_is_away(
+    provider: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = of(provider)
+    token = provider._answer("alice", "n")["id_token"]
+    assert (await console.person(token, nonce="n")).name == "alice"
+    monkeypatch.setattr(module, "KEYS_AGAIN_S", 0.0)
+    console._keys_read_s -= KEPT_S + 1
+    provider.lies["/jwks"] = lambda _: (503, b"", {})
+    before = provider.asked.count("/jwks")
+    for _ in range(5):
+        assert (await console.person(token, nonce="n")).name == "alice"
+    provider.rotate()
+    try:
+        new = provider._answer("alice", "n")["id_token"]
+        for _ in range(5):
+            with pytest.raises(ProviderError, match="status 503"):
+                await console.person(new, nonce="n")
+        # All of them together asked once.
+        assert provider.asked.count("/jwks") == before + 1
+        provider.lies.clear()
+        monkeypatch.setattr(module, "FAILED_S", 0.0)
+        assert (await console.person(new, nonce="n")).name == "alice"
+    finally:
+        provider.rotate()
+
+
+@pytest.mark.parametrize("answer", [(400, b'{"error": "x"}', {}), (200, b'{"keys": 5}', {})])
+async def test_keys_that_fail_are_asked_for_once(
+    provider: ProviderServer, answer: tuple[int, bytes, dict[str, str]]
+) -> None:
+    provider.lies["/jwks"] = lambda _: answer
+    console, before = of(provider), provider.asked.count("/jwks")
+    for _ in range(5):
+        with pytest.raises(ProviderError):
+            await console.person(provider._answer("alice", "n")["id_token"], nonce="n")
+    assert provider.asked.count("/jwks") == before + 1
+
+
+async def test_nobody_waits_for_keys_that_another_login_reads(provider: ProviderServer) -> None:
+    console = of(provider)
+    token = provider._answer("alice", "n")["id_token"]
+    await console.person(token, nonce="n")
+    console._keys_read_s -= KEPT_S + 1
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def slow(found: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        goes_on.wait(ANSWER_S_MAX)
+        return found
+
+    provider.lies["/jwks"] = slow
+    first = asyncio.create_task(console.person(token, nonce="n"))
+    try:
+        assert await asyncio.to_thread(asked.wait, ANSWER_S_MAX)
+        assert (await console.metadata()).token
+        assert (await console.person(token, nonce="n")).name == "alice"
+        assert not first.done()
+    finally:
+        goes_on.set()
+    assert (await first).name == "alice"
