@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from knative_gateway.filters.attributes import Attributes, lookup
-from knative_gateway.filters.cesql.expression import compile_expression
+from knative_gateway.filters.cesql.expression import Expression, compile_expression
 from knative_gateway.filters.refusal import LIMITS, FilterError
-from knative_gateway.filters.validation import ATTRIBUTES, validate
+from knative_gateway.filters.validation import ATTRIBUTES, EXPRESSIONS, validate
 from knative_gateway.filters.work import Work
 
 _STORED: Final = replace(LIMITS, characters_in_all=sys.maxsize)
@@ -26,6 +26,7 @@ _STORED: Final = replace(LIMITS, characters_in_all=sys.maxsize)
 
 Test: TypeAlias = Callable[[Attributes], bool]
 Filters: TypeAlias = Sequence[Mapping[str, object]]
+Compile: TypeAlias = Callable[[str], Expression]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,44 @@ def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilte
     Raises:
       FilterError: the filters are not valid; `validate` returns all problems.
     """
-    problems = validate(filters, attributes_too=True, limits=_STORED)
-    if problems:
-        raise FilterError(str(problems[0]))
     counting = Work() if work is None else work
-    test = _all(filters, counting)
+    test = _all(filters, _checked(filters, counting))
     return CompiledFilters(
         _begun(test, counting) if test is not None and work is None and counting.used else test, counting
     )
+
+
+def compile_each(filters: Filters, work: Work) -> list[tuple[Test | None, Expression | None]]:
+    """Compile filters into a test for each, None if every event passes, and its expression if it has one.
+
+    The caller must call `work.begin()` before each event.
+
+    Raises:
+      FilterError: the filters are not valid; `validate` returns all problems.
+    """
+    compiled = _checked(filters, work)
+    return [(_dialect(each, compiled), _expression_of(each, compiled)) for each in filters]
+
+
+def _expression_of(filter_: Mapping[str, object], compiled: Compile) -> Expression | None:
+    texts = (content for name, content in filter_.items() if name in EXPRESSIONS and content)
+    return next((compiled(text) for text in texts if isinstance(text, str)), None)
+
+
+def _checked(filters: Filters, work: Work) -> Compile:
+    """Check filters. Returns what gives their expressions: each is compiled once, to be checked and used."""
+    expressions: dict[str, Expression] = {}
+
+    def compiled(text: str) -> Expression:
+        found = expressions.get(text)
+        if found is None:
+            found = expressions[text] = compile_expression(text, limits=_STORED, work=work)
+        return found
+
+    problems = validate(filters, attributes_too=True, limits=_STORED, compiled=compiled)
+    if problems:
+        raise FilterError(str(problems[0]))
+    return compiled
 
 
 def _begun(test: Test, work: Work) -> Test:
@@ -83,27 +114,27 @@ def _begun(test: Test, work: Work) -> Test:
     return begun
 
 
-def _dialect(filter_: Mapping[str, object], work: Work) -> Test | None:
+def _dialect(filter_: Mapping[str, object], compiled: Compile) -> Test | None:
     for name, content in filter_.items():
         # Knative ignores a dialect without content, so such a filter must not exclude events.
         if content:
-            return _COMPILED[name](content, work)
+            return _COMPILED[name](content, compiled)
     return None
 
 
-def _exact(content: object, _work: Work) -> Test | None:
+def _exact(content: object, _compiled: Compile) -> Test | None:
     return _each(content, _is)
 
 
-def _prefix(content: object, _work: Work) -> Test | None:
+def _prefix(content: object, _compiled: Compile) -> Test | None:
     return _each(content, lambda name, wanted: _affix(name, lambda text: text.startswith(wanted)))
 
 
-def _suffix(content: object, _work: Work) -> Test | None:
+def _suffix(content: object, _compiled: Compile) -> Test | None:
     return _each(content, lambda name, wanted: _affix(name, lambda text: text.endswith(wanted)))
 
 
-def _attributes(content: object, _work: Work) -> Test | None:
+def _attributes(content: object, _compiled: Compile) -> Test | None:
     """Spec: TriggerFilter: the attribute MUST be present; an empty string MUST match all values."""
     return _each(content, lambda name, wanted: _is(name, wanted) if wanted else _affix(name, _any_text))
 
@@ -132,32 +163,32 @@ def _affix(name: str, test: Callable[[str], bool]) -> Test:
     return matches
 
 
-def _all(content: object, work: Work) -> Test | None:
-    return _conjunction(_inner(content, work))
+def _all(content: object, compiled: Compile) -> Test | None:
+    return _conjunction(_inner(content, compiled))
 
 
-def _any(content: object, work: Work) -> Test | None:
-    tests = _inner(content, work)
+def _any(content: object, compiled: Compile) -> Test | None:
+    tests = _inner(content, compiled)
     if len(tests) < 2:
         return tests[0] if tests else None
     return lambda attributes: any(test(attributes) for test in tests)
 
 
-def _not(content: object, work: Work) -> Test | None:
+def _not(content: object, compiled: Compile) -> Test | None:
     assert isinstance(content, Mapping), "validated"
-    test = _dialect(content, work)
+    test = _dialect(content, compiled)
     # An ignored dialect has no result that could be negated.
     return None if test is None else lambda attributes: not test(attributes)
 
 
-def _cesql(content: object, work: Work) -> Test | None:
+def _cesql(content: object, compiled: Compile) -> Test | None:
     assert isinstance(content, str), "validated"
-    return compile_expression(content, work=work).matches
+    return compiled(content).matches
 
 
-def _inner(content: object, work: Work) -> list[Test]:
+def _inner(content: object, compiled: Compile) -> list[Test]:
     assert isinstance(content, Sequence), "validated"
-    return [test for filter_ in content if (test := _dialect(filter_, work)) is not None]
+    return [test for filter_ in content if (test := _dialect(filter_, compiled)) is not None]
 
 
 def _conjunction(tests: list[Test]) -> Test | None:
@@ -173,7 +204,7 @@ def _conjunction(tests: list[Test]) -> Test | None:
     return conjunction
 
 
-_COMPILED: Final[Mapping[str, Callable[[object, Work], Test | None]]] = {
+_COMPILED: Final[Mapping[str, Callable[[object, Compile], Test | None]]] = {
     "exact": _exact,
     "prefix": _prefix,
     "suffix": _suffix,

@@ -94,7 +94,7 @@ class Index(Generic[KeyT]):
             if known is not None and (known[1] is filters or known[1] == filters):
                 continue
             # Thousands of Triggers often have a handful of different filters.
-            text = json.dumps(filters, default=_plain)
+            text = text_of(filters)
             group = self._groups.get(text) or groups.get(text) or _Group(text, filters, self._work)
             groups[text] = group
             changed.append((key, filters, group))
@@ -211,6 +211,11 @@ class Index(Generic[KeyT]):
 
 def _values_of(group: _Group) -> set[tuple[str, str]]:
     return {(anchor.name, value) for anchor in group.candidates for value in anchor.values}
+
+
+def text_of(filters: Filters) -> str:
+    """Return filters as a text, which is equal for equal filters."""
+    return json.dumps(filters, default=_plain)
 
 
 def _plain(value: object) -> object:

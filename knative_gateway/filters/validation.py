@@ -7,11 +7,12 @@ Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from knative_gateway.filters.cesql.expression import compile_expression, missing_functions
+from knative_gateway.filters.cesql.expression import Expression, compile_expression, missing_functions
 from knative_gateway.filters.refusal import LIMITS, Limits, ParseError
 
 ATTRIBUTES: Final = "attributes"
@@ -41,13 +42,20 @@ class Problem:
 
 
 def validate(
-    filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS
+    filters: object,
+    path: str = "filters",
+    *,
+    attributes_too: bool = False,
+    limits: Limits = LIMITS,
+    compiled: Callable[[str], Expression] | None = None,
 ) -> list[Problem]:
     """Return the problems of `spec.filters`.
 
     `attributes_too`: also allow the internal dialect that `trigger_filters` creates for `spec.filter`.
+    `compiled`: gives the expression of a text for the same limits, for callers that need it afterwards.
     """
-    return list(_Validation(limits, attributes_too).list(filters, path, 1))
+    compiled = compiled or partial(compile_expression, limits=limits)
+    return list(_Validation(limits, attributes_too, compiled).list(filters, path, 1))
 
 
 def validate_attributes(attributes: object, path: str = "filter.attributes") -> list[Problem]:
@@ -56,10 +64,11 @@ def validate_attributes(attributes: object, path: str = "filter.attributes") -> 
 
 
 class _Validation:
-    __slots__ = ("_characters", "_count", "_dialects", "_limits")
+    __slots__ = ("_characters", "_compiled", "_count", "_dialects", "_limits")
 
-    def __init__(self, limits: Limits, attributes_too: bool) -> None:
+    def __init__(self, limits: Limits, attributes_too: bool, compiled: Callable[[str], Expression]) -> None:
         self._limits = limits
+        self._compiled = compiled
         self._dialects = (*DIALECTS, ATTRIBUTES) if attributes_too else DIALECTS
         self._count = 0
         self._characters = 0
@@ -124,7 +133,7 @@ class _Validation:
             )
             return
         try:
-            missing = missing_functions(compile_expression(content, limits=self._limits))
+            missing = missing_functions(self._compiled(content))
         except ParseError as error:
             yield Problem(path, f"invalid value: {_shown(content)}", str(error))
             return

@@ -1,7 +1,8 @@
 """[io] The path of one event: which subscribers get it, why the others do not, and how far it is.
 
-Laws: an answer has at most `SUBSCRIBERS_MAX` subscribers, those that get the event first. Filters are
-evaluated with the code that selects events for subscribers, in about `STEPS_MAX` steps.
+Laws: an answer has at most `SUBSCRIBERS_MAX` subscribers, those that get the event first. The filters of
+those that do not get it are compiled and evaluated with the code that selects events for subscribers, in
+about `STEPS_MAX` steps, and a compiled character counts as `CHARACTER_STEPS`.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.subscribers.standing import Kept, Standing, State, ahead, standing
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.filters import FilterError, FilterWorkError
+from knative_gateway.filters.dialects import Filters
+from knative_gateway.filters.index import text_of
 from knative_gateway.filters.trying import Trial, Verdict
 from knative_gateway.offsets import offset_number
 from knative_gateway.paths import stored
@@ -31,6 +34,8 @@ ATTEMPTS_MAX: Final = 20
 """Recorded attempts of one event at one subscriber in an answer, the latest first."""
 ORIGINS_MAX: Final = 5
 """Brokers and Channels in an answer that a dead letter may come from."""
+CHARACTER_STEPS: Final = 64
+"""Steps that a character of filters counts as when it is compiled."""
 
 
 class Serving(Protocol):
@@ -75,7 +80,7 @@ class Followed:
         wanting = None if attributes is None else self._wanting(attributes)
         subscribers = self._route.subscribers
         page = await in_thread(partial(_page, subscribers, wanting, traced))
-        verdicts = await in_thread(partial(_verdicts, page, attributes))
+        verdicts = await in_thread(partial(_verdicts, page, attributes, wanting or ()))
         rows = await self._rows(page, verdicts, arrival)
         return {
             "kind": "Trace",
@@ -208,24 +213,48 @@ def _page(
     return subscribers[traced.skip : traced.skip + traced.limit]
 
 
-def _verdicts(page: Sequence[Subscriber], attributes: Mapping[str, Value] | None) -> list[Verdict | None]:
-    """Return the result of the filters of each subscriber; None: there were too many steps before."""
-    verdicts: list[Verdict | None] = []
-    spent = 0
-    for each in page:
-        if attributes is None:
-            verdicts.append(Verdict(False, "the stored message is not a CloudEvent"))
-        elif spent > STEPS_MAX:
-            verdicts.append(None)
+def _verdicts(
+    page: Sequence[Subscriber], attributes: Mapping[str, Value] | None, wanting: Collection[str]
+) -> list[Verdict | None]:
+    """Return the result of the filters of each subscriber; None: there were too many steps before.
+
+    `wanting`: the subscribers that get the event, as the index knows.
+    """
+    if attributes is None:
+        return [Verdict(False, "the stored message is not a CloudEvent")] * len(page)
+    reasons = _Reasons(attributes)
+    return [Verdict(True) if each.uid in wanting else reasons.of(each.filters) for each in page]
+
+
+class _Reasons:
+    """Why filters do not match an event. After too many steps, no further filters are compiled."""
+
+    def __init__(self, attributes: Mapping[str, Value]) -> None:
+        self._attributes: Final = attributes
+        self._known: Final[dict[str, Verdict]] = {}
+        """By the text of the filters: many Triggers often have equal ones."""
+        self._spent = 0
+
+    def of(self, filters: Filters) -> Verdict | None:
+        if self._spent > STEPS_MAX:
+            return None
+        text = text_of(filters)
+        if text in self._known:
+            return self._known[text]
+        is_first = not self._known
+        self._spent += CHARACTER_STEPS * len(text)
+        # Filters that alone need too many steps are tried when they are the first ones of a request.
+        if self._spent > STEPS_MAX and not is_first:
+            return None
+        try:
+            trial = Trial(filters)
+        except FilterError as error:
+            found = Verdict(False, f"its filters are not valid: {error}"[: stored.VALUE_MAX])
         else:
-            try:
-                trial = Trial(each.filters)
-            except FilterError as error:
-                verdicts.append(Verdict(False, f"its filters are not valid: {error}"[: stored.VALUE_MAX]))
-                continue
-            verdicts.append(trial.verdict(attributes))
-            spent += trial.spent
-    return verdicts
+            found = trial.verdict(self._attributes)
+            self._spent += trial.spent
+        self._known[text] = found
+        return found
 
 
 def _sends(subscriber: Subscriber, sent_to: str, path: str) -> bool:

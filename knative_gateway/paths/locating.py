@@ -1,8 +1,9 @@
 """[io] Where a dead letter or a reply is that a subscriber caused.
 
 Laws: only Brokers and Channels of one namespace are searched: the right to trace in a namespace is not a
-right in another one. All searches of one answer together look at `LOCATED_MAX` events, and each takes at most
-`LOCATED_S_MAX` seconds; after one that takes longer, nothing is searched.
+right in another one. An answer does not show whether another namespace has a Broker or Channel. All searches
+of one answer together look at `LOCATED_MAX` events, and each takes at most `LOCATED_S_MAX` seconds; after one
+that takes longer, nothing is searched.
 """
 
 import asyncio
@@ -52,14 +53,14 @@ class Search:
     async def at_url(self, url: str, sought: Sought) -> Mapping[str, object]:
         """Return where an event is that was sent to a URL."""
         route = self._routes.get(urlsplit(url).path.removesuffix("/")) if looks_inward(url) else None
-        if route is None:
-            return {"note": "this is not a Broker or Channel of this gateway"}
+        # One note for both: it must not show what another namespace has.
+        if route is None or route.namespace != self._namespace:
+            return {"note": "this is not a Broker or Channel of this namespace"}
         return await self.in_route(route, sought)
 
     async def in_route(self, route: Route, sought: Sought) -> Mapping[str, object]:
-        """Return where an event is that was sent to a Broker or Channel."""
-        if route.namespace != self._namespace:
-            return {**name_of_route(route), "note": "events of another namespace are not searched"}
+        """Return where an event is that was sent to a Broker or Channel of the namespace."""
+        assert route.namespace == self._namespace, "the right to trace is one for this namespace"
         # The same event may have failed at many subscribers with one URL.
         known = (route.log, sought.id, sought.source, sought.at_ms)
         if known not in self._found:

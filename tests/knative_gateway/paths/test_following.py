@@ -3,7 +3,7 @@ are.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,11 @@ from amqp_streams.client import Event
 from event_formats.amqp_binding import encode
 from event_formats.http_binding import to_binary
 from knative_gateway.dispatcher.subscribers.standing import State
+from knative_gateway.filters import Expression, compile_expression, dialects, validation
 from knative_gateway.paths import following
-from knative_gateway.paths.following import ATTEMPTS_MAX, ORIGINS_MAX
+from knative_gateway.paths.following import ATTEMPTS_MAX, CHARACTER_STEPS, ORIGINS_MAX
 from knative_gateway.ports import Delivery, Route
+from knative_gateway.trying import STEPS_MAX
 from tests.knative_gateway.dispatcher.rig import LOG, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 from tests.knative_gateway.paths.rig import BROKER, PathsRig, broker
@@ -125,29 +127,39 @@ async def test_a_dead_letter_is_found_in_its_broker_and_leads_back(
     assert len(back["origins"]) <= ORIGINS_MAX
 
 
-async def test_a_sink_in_another_namespace_or_elsewhere_is_not_searched(
-    rig: PathsRig, server: SubscriberServer
+@pytest.mark.parametrize("field", ["dead_letter", "reply"])
+async def test_a_sink_in_another_namespace_is_as_one_that_does_not_exist(
+    rig: PathsRig, server: SubscriberServer, field: str
 ) -> None:
+    """Otherwise anyone could ask for the names of another namespace."""
     elsewhere = replace(dead(), namespace="vault", path="/broker/vault/dead")
     await rig.log.ensure(DEAD, partitions=1, retention_ms=None)
     await rig.log.append(DEAD, encode(event(0, deadlettersubscriberuri=server.url("/bad"))))
-    urls = {"u": server.url("/broker/vault/dead"), "v": server.url("/sink")}
-    server.answers = [400, 400]
+    urls = [server.url("/broker/vault/dead"), server.url("/broker/vault/none"), server.url("/sink")]
+    answer = to_binary(event("answer", "answered", b"yes"))
+    is_reply = field == "reply"
+    server.answers = [
+        web.Response(body=answer.body, headers=dict(answer.headers)) if path == "/bad" and is_reply else 400
+        for path in ["/bad"] * 3
+    ]
     subscribers = [
-        subscriber(uid, server.url("/bad"), delivery=Delivery(dead_letter_url=url))
-        for uid, url in urls.items()
+        replace(subscriber(f"u{number}", server.url("/bad")), reply_log=None, reply_url=url)
+        if is_reply
+        else subscriber(f"u{number}", server.url("/bad"), delivery=Delivery(dead_letter_url=url))
+        for number, url in enumerate(urls)
     ]
     await rig.use(broker(*subscribers), elsewhere)
     await rig.send(event(0))
     rows: list[Any] = []
     async with asyncio.timeout(60):
-        while [row["state"] for row in rows] != [State.DEAD_LETTERED] * 2:
+        while not rows or any(field not in row for row in rows):
             rows = (await rig.trace())["subscribers"]
             await asyncio.sleep(0.002)
-    assert "another namespace" in rows[0]["dead_letter"]["note"]
-    assert "offset" not in rows[0]["dead_letter"]
-    assert "not a Broker or Channel" in rows[1]["dead_letter"]["note"]
-    assert rows[1]["dead_letter"]["sink"] == urls["v"]
+    found = [{**row[field], "at_ms": 0} for row in rows]
+    place = "sent_to" if is_reply else "sink"
+    assert [each.pop(place) for each in found] == urls
+    assert found[0] == found[1] == found[2]
+    assert "not a Broker or Channel of this namespace" in found[0]["note"]
 
 
 async def test_a_reply_is_found_in_the_log_of_the_broker(rig: PathsRig, server: SubscriberServer) -> None:
@@ -166,14 +178,87 @@ async def test_a_filter_that_fails_for_the_event_hides_no_other(
 ) -> None:
     monkeypatch.setattr("knative_gateway.filters.index.STEPS_MAX", 100)
     monkeypatch.setattr(following, "STEPS_MAX", 3000)
-    costly = [{"cesql": "a LIKE '%x%y%' OR a LIKE '%z%y%'"}]
-    names = [f"u{number}" for number in range(8)]
-    await rig.serve(*(subscriber(name, server.url(), filters=costly) for name in names))
+    monkeypatch.setattr(following, "CHARACTER_STEPS", 1)
+    await rig.serve(
+        *(
+            subscriber(
+                f"u{number}", server.url(), filters=[{"cesql": f"a LIKE '%x%y%' OR a LIKE '%{number}%y%'"}]
+            )
+            for number in range(8)
+        )
+    )
     await rig.send(event(0, a="x" * 500))
     answer = await rig.trace()
     assert answer["matching"] is None
     assert {row["matches"] for row in answer["subscribers"]} == {False, None}
     assert "too many steps" in answer["subscribers"][-1]["reason"]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The expressions that are compiled from now on."""
+    texts: list[str] = []
+
+    def counted(text: str, **more: Any) -> Expression:
+        texts.append(text)
+        return compile_expression(text, **more)
+
+    for module in (dialects, validation):
+        monkeypatch.setattr(module, "compile_expression", counted)
+    return texts
+
+
+async def traced_with(rig: PathsRig, texts: Sequence[str], compiled: list[str]) -> Any:
+    """The path of an event, with a Trigger for each expression; only what the request compiles is counted."""
+    made = [
+        subscriber(f"u{number:03d}", "http://127.0.0.1:9/", filters=[{"cesql": text}])
+        for number, text in enumerate(texts)
+    ]
+    await rig.serve(subscriber("own", "http://127.0.0.1:9/", paused=True))
+    await rig.send(event(0))
+    worker = rig.dispatcher.worker_at("/broker/default/b")
+    assert worker is not None
+    worker.wanted = broker(*made)
+    compiled.clear()
+    return await rig.trace(limit=100)
+
+
+async def test_a_request_compiles_so_many_characters_and_each_expression_once(
+    rig: PathsRig, compiled: list[str]
+) -> None:
+    tail = " OR a = '"
+    large = [f"a = '{number:03d}'{tail}{'x' * (8192 - 19)}'" for number in range(100)]
+    assert {len(text) for text in large} <= set(range(8000, 8193))
+    answer = await traced_with(rig, large, compiled)
+    assert len(compiled) == len(set(compiled)) > 1
+    assert sum(map(len, compiled)) <= STEPS_MAX / CHARACTER_STEPS
+    rows = answer["subscribers"]
+    assert [row["matches"] for row in rows] == [False] * len(compiled) + [None] * (100 - len(compiled))
+    assert "fails" in rows[0]["reason"]
+    assert rows[-1]["reason"].startswith("not evaluated")
+
+
+async def test_filters_that_are_too_long_alone_have_a_reason_in_a_request_of_their_own(
+    rig: PathsRig, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "STEPS_MAX", 1000)
+    answer = await traced_with(rig, ["a = '1'", "a = '2'"], compiled)
+    assert [row["matches"] for row in answer["subscribers"]] == [False, None]
+    again = await rig.trace(limit=100, skip=1)
+    assert [row["matches"] for row in again["subscribers"]] == [False]
+
+
+async def test_equal_filters_and_those_that_match_are_not_compiled_again(
+    rig: PathsRig, compiled: list[str]
+) -> None:
+    answer = await traced_with(rig, ["type = 'other'"] * 100, compiled)
+    assert {row["matches"] for row in answer["subscribers"]} == {False}
+    assert compiled == ["type = 'other'"]
+    matching = subscriber("own", "http://127.0.0.1:9/", filters=[{"cesql": "type = 't'"}], paused=True)
+    await rig.serve(matching)
+    compiled.clear()
+    assert [row["matches"] for row in (await rig.trace())["subscribers"]] == [True]
+    assert compiled == []
 
 
 async def test_a_message_that_is_not_a_cloudevent_has_no_subscriber(

@@ -1,6 +1,7 @@
 """Dead letters and replies are looked for in bounds."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,19 @@ async def test_a_log_that_does_not_answer_ends_the_searches(monkeypatch: pytest.
 
 async def test_a_log_that_is_gone_is_named_as_not_searched() -> None:
     assert "took too long" in str(await search(MemoryEventLog()).at_url(URL, Sought("1", "/s", 1)))
+
+
+async def test_a_route_of_another_namespace_is_as_one_that_does_not_exist() -> None:
+    log = await log_with(4)
+    path = "/channel/vault/c"
+    vault = replace(ROUTE, namespace="vault", path=path)
+    sought = Sought("3", "/s", 10_000)
+    url = f"http://gateway.example{path}"
+    there = await Search({ROUTE.path: ROUTE, path: vault}, log, "default").at_url(url, sought)
+    assert there == await search(log).at_url(url, sought)
+    assert "not a Broker or Channel of this namespace" in str(there)
+    assert log.asked == 0
+    assert (await Search({path: vault}, log, "vault").at_url(url, sought))["offset"] == 3
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,36 @@ def test_those_that_do_not_get_it_are_shown_on_request(run: Run) -> None:
     assert "trigger/alarms  does not get it: filters[0].cesql is false" in everyone
 
 
+def test_filters_that_are_too_long_for_one_request_are_asked_for_again(
+    run: Run, gateway: GatewayProcess
+) -> None:
+    broker = {
+        "apiVersion": "eventing.knative.dev/v1",
+        "kind": "Broker",
+        "metadata": {"name": "long", "namespace": "default"},
+    }
+    triggers = [
+        {
+            **broker,
+            "kind": "Trigger",
+            "metadata": {"name": f"t{number}", "namespace": "default"},
+            "spec": {
+                "broker": "long",
+                "filters": [{"cesql": f"type = '{number}{'x' * 8000}'"}],
+                "subscriber": {"uri": "http://127.0.0.1:9/"},
+            },
+        }
+        for number in range(10)
+    ]
+    gateway.apply("\n---\n".join(map(json.dumps, [broker, *triggers])))
+    sender = Sender(gateway.http, "/broker/default/long")
+    assert sender.send({"type": "measured", "source": "/kitchen", "id": "e"}, b"") == 202
+    sender.close()
+    everyone = run("long", "--id", "e", "--all").stdout
+    assert everyone.count("does not get it: filters[0].cesql is false") == 10
+    assert "not evaluated" not in everyone
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
