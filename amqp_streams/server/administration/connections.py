@@ -157,9 +157,19 @@ class ConnectionRequests:
         for connection in tuple(self._service.connections):
             since += 1
             if administers or _owns(permissions, connection):
-                if search:
-                    since += len(attached(connection))
-                if not search or _matches(connection, self.name(connection), search):
+                matches = not search or _has(search, self._texts(connection))
+                # Links may begin and end between two steps.
+                for link in () if matches else tuple(attached(connection)):
+                    since += 1
+                    if _has(
+                        search, (describing.name(link), describing.address(link), describing.group(link))
+                    ):
+                        matches = True
+                        break
+                    if since >= LOOKS_A_STEP:
+                        since = 0
+                        yield
+                if matches:
                     found.append(connection)
             if since >= LOOKS_A_STEP:
                 since = 0
@@ -181,9 +191,12 @@ class ConnectionRequests:
         raise RequestError(management.NOT_FOUND, description)
 
     def _summary(self, connection: Closable, request: Request) -> Steps[dict[Value, Value]]:
-        yield from ()
         own = connection.number == request.connection
-        return describing.summary(connection, self.name(connection), self._service, own=own)
+        return (yield from describing.summary(connection, self.name(connection), self._service, own=own))
+
+    def _texts(self, connection: Closable) -> Iterable[str | None]:
+        """What a search compares of a connection itself."""
+        return (self.name(connection), connection.user, connection.channel.peer, container(connection))
 
 
 def _owns(permissions: Permissions, connection: Described) -> bool:
@@ -193,14 +206,6 @@ def _owns(permissions: Permissions, connection: Described) -> bool:
     return user is not None and connection.user == user
 
 
-def _matches(connection: Described, name: str, search: str) -> bool:
-    texts = (name, connection.user, connection.channel.peer, container(connection))
-    return _has(search, texts) or any(
-        _has(search, (link.name, describing.address(link), describing.group(link)))
-        for link in attached(connection)
-    )
-
-
 def _has(search: str, texts: Iterable[str | None]) -> bool:
     return any(text is not None and search in text.casefold() for text in texts)
 
@@ -208,11 +213,20 @@ def _has(search: str, texts: Iterable[str | None]) -> bool:
 def _ordered(found: Sequence[Closable], key: _Key, now_ms: int) -> Steps[Sequence[Closable]]:
     """Sort in steps: pieces first, then all pieces together."""
     pieces: list[list[tuple[float | str, int]]] = []
-    for first in range(0, len(found), LOOKS_A_STEP):
-        piece = found[first : first + LOOKS_A_STEP]
-        keyed = [(key(each, now_ms), first + index) for index, each in enumerate(piece)]
-        pieces.append(sorted(cast("list[tuple[str, int]]", keyed)))
-        yield
+    keyed: list[tuple[float | str, int]] = []
+    since = 0
+    for index, each in enumerate(found):
+        keyed.append((key(each, now_ms), index))
+        # A key may add up all links of its connection.
+        since += 1 + len(attached(each))
+        if since >= LOOKS_A_STEP:
+            since = 0
+            yield
+        if len(keyed) >= LOOKS_A_STEP:
+            pieces.append(sorted(cast("list[tuple[str, int]]", keyed)))
+            keyed = []
+            yield
+    pieces.append(sorted(cast("list[tuple[str, int]]", keyed)))
     result: list[Closable] = []
     for _, index in merge(*cast("list[list[tuple[str, int]]]", pieces)):
         result.append(found[index])

@@ -1,7 +1,8 @@
 """What the node answers about one connection and its links."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from amqp_streams import names
@@ -33,6 +34,10 @@ PARTITIONS_NAMED_MAX: Final = 100
 """How many partitions of a link are named. The others are only counted."""
 POSITIONS_A_STEP: Final = 256
 """Of how many partitions a step reads the lag."""
+SUMMED_A_STEP: Final = 128
+"""Of how many links a step of a summary reads the credit and what they wait for."""
+SHOWN_MAX: Final = 128
+"""Names, addresses, groups and container-ids come from clients. Longer ones are cut."""
 ROLES: Final[Mapping[type, str]] = {
     Producing: "producer",
     Relaying: "producer",
@@ -89,9 +94,9 @@ def attached(connection: Described) -> Collection[AnyLink]:
 
 
 def container(connection: Described) -> str | None:
-    """The container-id of the client; None: it has not sent `open`."""
+    """The container-id of the client, cut to SHOWN_MAX; None: it has not sent `open`."""
     dispatch = connection.dispatch
-    return dispatch.container if dispatch is not None and dispatch.opened else None
+    return _cut(dispatch.container) if dispatch is not None and dispatch.opened else None
 
 
 def totals(connection: Described) -> Totals:
@@ -114,10 +119,38 @@ def state(connection: Described) -> str:
     return "closing" if dispatch.closed else "open" if dispatch.opened else "opening"
 
 
-def summary(connection: Described, name: str, service: Service, *, own: bool) -> dict[Value, Value]:
+@dataclass(slots=True)
+class _Summed:
+    """What a summary adds up over the links. `held`: how many links each reason holds."""
+
+    links: int = 0
+    producers: int = 0
+    consumers: int = 0
+    credit: int = 0
+    unsettled: int = 0
+    held: Counter[Reason] = field(default_factory=Counter)
+
+    def add(self, link: AnyLink, service: Service) -> None:
+        """Add a link that is alive."""
+        self.links += 1
+        self.producers += isinstance(link, ProducerLink)
+        self.consumers += isinstance(link, ConsumerLink)
+        self.credit += max(0, links.credit(link.pointer))
+        self.unsettled += links.unsettled(link.pointer)
+        reason = link_reason(link, service.commits, service.limits)
+        if reason is not None:
+            self.held[reason] += 1
+
+
+def summary(connection: Described, name: str, service: Service, *, own: bool) -> Steps[dict[Value, Value]]:
     """What a list says about a connection. `own`: the request came over it."""
-    channel, links_ = connection.channel, attached(connection)
-    sums = totals(connection)
+    summed = _Summed()
+    for number, link in enumerate(tuple(attached(connection)), 1):
+        if link.alive:  # it may have ended since the first step
+            summed.add(link, service)
+        if number % SUMMED_A_STEP == 0:
+            yield
+    channel, sums = connection.channel, totals(connection)
     return {
         names.NAME: name,
         names.CURSOR_USER: connection.user,
@@ -129,14 +162,14 @@ def summary(connection: Described, name: str, service: Service, *, own: bool) ->
         names.INFO_STATE: state(connection),
         names.CONNECTION_SINCE: connection.since_ms,
         names.CONNECTION_OWN: own,
-        names.CONNECTION_LINKS: len(links_),
-        names.CONNECTION_PRODUCERS: sum(isinstance(link, ProducerLink) for link in links_),
-        names.CONNECTION_CONSUMERS: sum(isinstance(link, ConsumerLink) for link in links_),
-        names.LINK_CREDIT: sum(max(0, links.credit(link.pointer)) for link in links_),
-        names.LINK_UNSETTLED: sum(links.unsettled(link.pointer) for link in links_),
+        names.CONNECTION_LINKS: summed.links,
+        names.CONNECTION_PRODUCERS: summed.producers,
+        names.CONNECTION_CONSUMERS: summed.consumers,
+        names.LINK_CREDIT: summed.credit,
+        names.LINK_UNSETTLED: summed.unsettled,
         names.CONNECTION_UNREAD: channel.pending(),
         **_traffic(sums, rates(connection, sums, service.monotonic_ms())),
-        names.CONNECTION_HELD: _held(connection, links_, service),
+        names.CONNECTION_HELD: _held(connection, summed.held),
     }
 
 
@@ -149,7 +182,7 @@ def link_map(link: AnyLink, service: Service) -> Steps[dict[Value, Value]]:
             return {}
     reason = link_reason(link, service.commits, service.limits)
     return {
-        names.NAME: link.name,
+        names.NAME: link.name[:SHOWN_MAX],
         names.LINK_ROLE: ROLES[type(link.grant)],
         **_subject(link),
         **lag,
@@ -161,8 +194,13 @@ def link_map(link: AnyLink, service: Service) -> Steps[dict[Value, Value]]:
     }
 
 
+def name(link: AnyLink) -> str:
+    """The name of a link, cut to SHOWN_MAX."""
+    return link.name[:SHOWN_MAX]
+
+
 def address(link: AnyLink) -> str | None:
-    """The address of a link as its client named it; None: it has none."""
+    """The address of a link as its client named it, cut to SHOWN_MAX; None: it has none."""
     match link.grant:
         case Producing(log=log) | Consuming(log=log):
             found: str | None = log.name
@@ -176,7 +214,7 @@ def address(link: AnyLink) -> str | None:
             found = request.address
         case _:
             found = None
-    return found
+    return _cut(found)
 
 
 def _subject(link: AnyLink) -> dict[Value, Value]:
@@ -195,9 +233,9 @@ def _subject(link: AnyLink) -> dict[Value, Value]:
 
 
 def group(link: AnyLink) -> str | None:
-    """The consumer group of a link; None: it has none."""
+    """The consumer group of a link, cut to SHOWN_MAX; None: it has none."""
     # An epoch without a group has the group "" (4.5.2).
-    return (link.grant.group or None) if isinstance(link.grant, Consuming) else None
+    return _cut(link.grant.group or None) if isinstance(link.grant, Consuming) else None
 
 
 def _lag(grant: Consuming) -> Steps[int]:
@@ -216,7 +254,7 @@ def _consuming(grant: Consuming) -> dict[Value, Value]:
     return {
         names.INFO_LOG: grant.log.name,
         **_partitions(grant.partitions),
-        names.CURSOR_GROUP: grant.group or None,
+        names.CURSOR_GROUP: _cut(grant.group or None),
         names.CURSOR_EPOCH: None if grant.epoch is None else ULong(grant.epoch),
     }
 
@@ -241,16 +279,15 @@ def _traffic(sums: Totals, speeds: Rates) -> dict[Value, Value]:
     }
 
 
-def _held(connection: Described, links_: Iterable[AnyLink], service: Service) -> list[Value]:
+def _held(connection: Described, of_links: Mapping[Reason, int]) -> list[Value]:
     """The reasons, and how many links each holds; 0: the connection itself."""
-    found: Counter[Reason] = Counter()
-    for reason in pause_reasons(connection.pauses, blocked=connection.blocked()):
-        found[reason] += 0
-    for link in links_:
-        held = link_reason(link, service.commits, service.limits)
-        if held is not None:
-            found[held] += 1
+    pauses = pause_reasons(connection.pauses, blocked=connection.blocked())
+    found = {**dict.fromkeys(pauses, 0), **of_links}
     return [_because(reason) | {names.HELD_LINKS: count} for reason, count in found.items()]
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:SHOWN_MAX]
 
 
 def _because(reason: Reason) -> dict[Value, Value]:

@@ -1,5 +1,7 @@
 """Connections are listed, found, ordered and closed, by users who have the right."""
 
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import proton
@@ -14,6 +16,7 @@ from amqp_streams.server.administration.connections import (
     TEXT_MAX,
     ConnectionRequests,
 )
+from amqp_streams.server.administration.describing import SHOWN_MAX, SUMMED_A_STEP
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.streams.access import EVERYTHING, Access, Identity
 from amqp_streams.streams.management import Answer, Request
@@ -242,6 +245,19 @@ def test_a_search_finds_users_peers_containers_links_and_addresses() -> None:
     assert answer == {"connections": [], "total": 0}
 
 
+def test_long_names_are_cut_before_they_are_searched_and_shown() -> None:
+    node = InMemoryNode({"temps": 1})
+    client = pair(node, "alice", "c" * 10_000)
+    client.receiver("temps", name="n" * 10_000, group="g" * 200)
+    (one,) = listed(node)
+    assert one["container"] == "c" * SHOWN_MAX
+    (link,) = body_of(ask(node, "connection", "READ", one["name"]))["attached"]
+    assert (link["name"], link["group"]) == ("n" * SHOWN_MAX, "g" * SHOWN_MAX)
+    for letter in "cng":
+        assert len(listed(node, search=letter * SHOWN_MAX)) == 1
+        assert listed(node, search=letter * (SHOWN_MAX + 1)) == []
+
+
 def test_a_list_is_ordered_before_it_is_divided_into_pages() -> None:
     node = InMemoryNode({"temps": 1})
     clients = [pair(node, user) for user in ("carol", "alice", "bob")]
@@ -306,6 +322,67 @@ class _Numbered:
     def __getattr__(self, name: str) -> Any:
         self._touched.add(self.number)
         return getattr(self._one, name)
+
+
+class Wide(Many):
+    """A service whose connections have many links. `uses`: how often each attribute of a link was read."""
+
+    def __init__(self, count: int, links: int) -> None:
+        super().__init__(count)
+        self.uses: Counter[str] = Counter()
+        node = InMemoryNode({"temps": 1})
+        client = pair(node, "alice")
+        client.sender("temps")
+        (one,) = node.service.connections
+        assert one.dispatch is not None
+        (link,) = one.dispatch.links.values()
+        dispatch = SimpleNamespace(
+            links={number: _Used(link, self.uses) for number in range(links)},
+            container="meter",
+            opened=True,
+            closed=False,
+            traffic=one.dispatch.traffic,
+        )
+        for each in self.connections:
+            cast("Any", each).dispatch = dispatch
+
+
+class _Used:
+    def __init__(self, one: Any, uses: Counter[str]) -> None:
+        self._one, self._uses = one, uses
+
+    def __getattr__(self, name: str) -> Any:
+        self._uses[name] += 1
+        return getattr(self._one, name)
+
+
+@pytest.mark.parametrize(
+    ("count", "links", "body", "attribute", "most"),
+    [
+        # The text is not found: all names are compared. A page has few connections with so many links. Of
+        # each link, a summary reads the credit and the unsettled deliveries.
+        (2, 1024, {"search": "nothing"}, "name", LOOKS_A_STEP),
+        (20, 300, {"sort": "events-in"}, "events", LOOKS_A_STEP + 300),
+        (1, 1024, {}, "pointer", 2 * SUMMED_A_STEP),
+    ],
+)
+def test_connections_with_many_links_are_listed_in_short_steps(
+    count: int, links: int, body: dict[str, Any], attribute: str, most: int
+) -> None:
+    service = Wide(count, links)
+    query = Request("QUERY", "connection", "", cast("Any", body), None, None)
+    steps = ConnectionRequests(cast("Any", service)).query(query)
+    reads: list[int] = []
+    while True:
+        service.uses.clear()
+        try:
+            next(steps)
+        except StopIteration:
+            break
+        finally:
+            reads.append(service.uses[attribute])
+    assert sum(reads) >= count * links
+    assert max(reads) <= most
 
 
 @pytest.mark.parametrize("body", [{}, {"search": "alice"}, {"sort": "bytes-in-per-second"}])
