@@ -16,7 +16,7 @@ from amqp_streams.node.requests import Operations
 from amqp_streams.policy import Right
 from amqp_streams.server.administration import machine
 from amqp_streams.server.administration.settings_in_force import SettingsInForce
-from amqp_streams.server.administration.warnings import Facts, Warned, skew_of, warnings
+from amqp_streams.server.administration.warnings import Facts, Few, Warned, skew_of, warnings
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.link import AnyLink
@@ -116,9 +116,10 @@ class _Counted:
     consumers: int = 0
     partitions: int = 0
     descriptors: int | None = None
-    stopped: list[tuple[str, int, str]] = field(default_factory=list)
-    skewed: list[tuple[str, float]] = field(default_factory=list)
-    throttled: list[tuple[str, str, int]] = field(default_factory=list)
+    stopped: Few[tuple[str, int, str]] = field(default_factory=Few)
+    skewed: Few[tuple[str, float]] = field(default_factory=Few)
+    throttled: Few[tuple[str, str]] = field(default_factory=Few)
+    throttled_links: int = 0
 
 
 class HealthRequests:
@@ -175,7 +176,9 @@ class HealthRequests:
         yield from _look_at_logs(tuple(self._service.store.logs.values()), counted)
         yield
         for number, account in enumerate(self._service.quotas.accounts(), 1):
-            counted.throttled += [(account.name, quota, links) for quota, links in account.waiting()]
+            for quota, waiting in account.waiting():
+                counted.throttled.add((account.name, quota))
+                counted.throttled_links += waiting
             if number % ACCOUNTS_A_STEP == 0:
                 yield
         counted.descriptors = yield from machine.open_files()
@@ -230,6 +233,7 @@ class HealthRequests:
             ahead_ms=facts.ahead_ms,
             clock_ahead_ms=service.regular.clock_ahead_ms,
             throttled=counted.throttled,
+            throttled_links=counted.throttled_links,
             certificate_expires_ms=about.certificate_expires_ms,
             reload_failed=about.reload_failed,
             restart_needed=about.restart_needed,
@@ -245,7 +249,7 @@ def _look_at_logs(logs: Iterable[StoredLog], counted: _Counted) -> Steps[None]:
             facts = partition.facts()
             found.append(facts)
             if facts.failure is not None:
-                counted.stopped.append((log.name, partition.index, facts.failure))
+                counted.stopped.add((log.name, partition.index, facts.failure))
             since += 1
             if since >= PARTITIONS_A_STEP:
                 since = 0
@@ -253,9 +257,7 @@ def _look_at_logs(logs: Iterable[StoredLog], counted: _Counted) -> Steps[None]:
         counted.partitions += len(found)
         skew = skew_of(found)
         if skew is not None:
-            counted.skewed.append((log.name, skew))
-    # The most uneven log first: one warning names a few.
-    counted.skewed.sort(key=lambda each: -each[1])
+            counted.skewed.add((log.name, skew), weight=skew)  # the most uneven log comes first
 
 
 def _parts(request: Request) -> Collection[str]:

@@ -3,9 +3,11 @@
 Law: a warning is a fact that the node knows now. It disappears when the fact does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, Generic, TypeVar
 
 from amqp_streams import names
 from amqp_streams.storage.ports import PartitionFacts, Use
@@ -23,6 +25,8 @@ SKEW: Final = 4.0
 SKEW_EVENTS_MIN: Final = 10_000
 _MIB: Final = 1 << 20
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Warned:
@@ -32,6 +36,27 @@ class Warned:
     text: str
     remedy: str
     is_error: bool = False
+
+
+class Few(Generic[T]):
+    """The first NAMED_MAX of any number of things, the heaviest first, and how many there are."""
+
+    __slots__ = ("_weighed", "count")
+
+    def __init__(self, things: Iterable[T] = ()) -> None:
+        self.count = 0
+        self._weighed: Final[list[tuple[float, T]]] = []
+        for each in things:
+            self.add(each)
+
+    def add(self, thing: T, *, weight: float = 0) -> None:
+        """Count one. Of the same weight, the earlier one comes first."""
+        self.count += 1
+        insort(self._weighed, (-weight, thing), key=lambda each: each[0])
+        del self._weighed[NAMED_MAX:]
+
+    def __iter__(self) -> Iterator[T]:
+        return (thing for _, thing in self._weighed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +72,14 @@ class Facts:
     descriptors_max: int | None = None
     connections_wanted: int = 0
     uses: Mapping[str, Use] = field(default_factory=dict)
-    stopped: Sequence[tuple[str, int, str]] = ()
+    stopped: Few[tuple[str, int, str]] = field(default_factory=Few)
     """Partitions that stopped: log, number, reason."""
-    skewed: Sequence[tuple[str, float]] = ()
+    skewed: Few[tuple[str, float]] = field(default_factory=Few)
     ahead_ms: Mapping[str, int] = field(default_factory=dict)
     clock_ahead_ms: int = 0
-    throttled: Sequence[tuple[str, str, int]] = ()
+    throttled: Few[tuple[str, str]] = field(default_factory=Few)
+    """Quotas for which links wait: user, quota."""
+    throttled_links: int = 0
     certificate_expires_ms: int | None = None
     reload_failed: Sequence[str] = ()
     restart_needed: Sequence[str] = ()
@@ -82,9 +109,9 @@ def _service(facts: Facts) -> Iterator[Warned]:
         yield Warned(
             names.NODE_NOT_READY, f"The node is not ready: {facts.not_ready}.", remedy, is_error=True
         )
-    if facts.throttled:
-        links = sum(count for _, _, count in facts.throttled)
-        users = _some(dict.fromkeys(f"{user} ({quota})" for user, quota, _ in facts.throttled))
+    if facts.throttled.count:
+        links = facts.throttled_links
+        users = _some(facts.throttled, facts.throttled.count, lambda each: f"{each[0]} ({each[1]})")
         yield Warned(
             "quota",
             f"{_count(links, 'link waits', 'links wait')} for a quota of the user: {users}.",
@@ -132,23 +159,25 @@ def _limits(facts: Facts) -> Iterator[Warned]:
 
 
 def _data(facts: Facts) -> Iterator[Warned]:
-    if facts.stopped:
-        named = _some(f"{log}/{number} ({reason})" for log, number, reason in facts.stopped)
+    stopped, skewed = facts.stopped, facts.skewed
+    if stopped.count:
+        named = _some(stopped, stopped.count, lambda each: f"{each[0]}/{each[1]} ({each[2]})")
         yield Warned(
             "partition-stopped",
-            f"{_count(len(facts.stopped), 'partition accepts', 'partitions accept')} no events: {named}.",
+            f"{_count(stopped.count, 'partition accepts', 'partitions accept')} no events: {named}.",
             "correct the fault of the disk, then restart the node; the stored events stay readable",
             is_error=True,
         )
-    if facts.skewed:
-        named = _some(f"{log} ({times:.1f} times the mean)" for log, times in facts.skewed)
+    if skewed.count:
+        named = _some(skewed, skewed.count, lambda each: f"{each[0]} ({each[1]:.1f} times the mean)")
         yield Warned(
             "skew",
             f"One partition has most of the events of {named}.",
             "use keys with more different values, or no key: events with the same key go to one partition",
         )
     if facts.ahead_ms:
-        named = _some(f"{log} ({_seconds(ms)})" for log, ms in facts.ahead_ms.items())
+        ahead = facts.ahead_ms
+        named = _some(ahead.items(), len(ahead), lambda each: f"{each[0]} ({_seconds(each[1])})")
         yield Warned(
             "timestamps-ahead",
             f"The last events of some logs have later times than the clock: {named}.",
@@ -179,10 +208,11 @@ def _settings(facts: Facts) -> Iterator[Warned]:
             f"The last reload failed in part: {', '.join(facts.reload_failed)}. The old values are in force.",
             "correct what the log of the node names, then reload again (SIGHUP)",
         )
-    if facts.restart_needed:
+    needed = facts.restart_needed
+    if needed:
         yield Warned(
             "restart",
-            f"Changed settings are not in force yet: {_some(facts.restart_needed)}.",
+            f"Changed settings are not in force yet: {_some(needed, len(needed), str)}.",
             "restart the node",
         )
     if facts.is_open:
@@ -211,10 +241,10 @@ _REMEDIES: Final = {
 }
 
 
-def _some(items: Iterable[str]) -> str:
-    found = list(items)
-    more = f" and {len(found) - NAMED_MAX:,} more" if len(found) > NAMED_MAX else ""
-    return ", ".join(found[:NAMED_MAX]) + more
+def _some(items: Iterable[T], count: int, words: Callable[[T], str]) -> str:
+    """The first of `count` items. The others are neither read nor written."""
+    more = f" and {count - NAMED_MAX:,} more" if count > NAMED_MAX else ""
+    return ", ".join(map(words, islice(items, NAMED_MAX))) + more
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -9,11 +9,13 @@ from amqp_streams import __version__
 from amqp_streams.config import Limits
 from amqp_streams.errors import StorageError
 from amqp_streams.policy import Quota
-from amqp_streams.server.administration.health import PARTITIONS_A_STEP, ROWS_A_STEP
+from amqp_streams.server.administration.health import PARTITIONS_A_STEP, ROWS_A_STEP, HealthRequests
 from amqp_streams.server.administration.settings_in_force import SettingsInForce
+from amqp_streams.server.administration.warnings import NAMED_MAX
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.reload import Reloaded, note_reload, reload_parts, reload_settings
 from amqp_streams.streams.management import Answer, Request
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from service_parts.settings.showing import InForce
 from tests.amqp_streams.server.administration.asking import ask, body_of, rule
@@ -114,6 +116,22 @@ def test_a_quota_that_holds_links_back_is_shown_until_it_does_not() -> None:
     assert "alice (bytes_in)" in warning["text"]
     node.advance(60_000)
     assert codes(node) == []
+
+
+def test_of_many_stopped_partitions_and_waiting_users_a_few_are_kept() -> None:
+    users = [f"user-{number}" for number in range(NAMED_MAX + 2)]
+    node = InMemoryNode({"temps": NAMED_MAX + 2}, quotas={user: Quota(bytes_in=1000) for user in users})
+    for user in users:
+        client = EnginePair(node, login=Login(user))
+        sender = client.sender("temps")
+        for _ in range(2):
+            client.send(sender, proton.Message(body=b"x" * 900))
+    for partition in node.store.logs["temps"].partitions:
+        cast("Any", partition).failure = StorageError("I/O error")
+    counted = finish(HealthRequests(node.service)._counted())
+    assert (len(list(counted.throttled)), counted.throttled.count) == (NAMED_MAX, NAMED_MAX + 2)
+    assert counted.throttled_links == NAMED_MAX + 2
+    assert (len(list(counted.stopped)), counted.stopped.count) == (NAMED_MAX, NAMED_MAX + 2)
 
 
 def test_a_limit_that_is_nearly_reached_is_shown() -> None:

@@ -14,6 +14,7 @@ from amqp_streams.server.administration.warnings import (
     SKEW,
     SKEW_EVENTS_MIN,
     Facts,
+    Few,
     skew_of,
     warnings,
 )
@@ -42,11 +43,16 @@ CASES: list[tuple[str, dict[str, Any], bool, str]] = [
     ("limit-cursors", {"uses": {"cursors": Use(100, 100)}}, True, "100 of 100"),
     ("limit-link_partitions", {"uses": {"link_partitions": Use(99, 100)}}, False, "99 of 100"),
     ("connections-bounded", {"uses": {"connections": Use(1, 50)}}, False, "50 connections instead of 100"),
-    ("partition-stopped", {"stopped": [("temps", 3, "I/O error")]}, True, "temps/3 (I/O error)"),
-    ("skew", {"skewed": [("temps", 7.5)]}, False, "temps (7.5 times the mean)"),
+    ("partition-stopped", {"stopped": Few([("temps", 3, "I/O error")])}, True, "temps/3 (I/O error)"),
+    ("skew", {"skewed": Few([("temps", 7.5)])}, False, "temps (7.5 times the mean)"),
     ("timestamps-ahead", {"ahead_ms": {"temps": 90_000}}, False, "temps (90 s)"),
     ("clock-jumped", {"clock_ahead_ms": 5_000}, False, "5 s"),
-    ("quota", {"throttled": [("alice", "bytes_in", 2), ("bob", "bytes_out", 1)]}, False, "3 links wait"),
+    (
+        "quota",
+        {"throttled": Few([("alice", "bytes_in"), ("bob", "bytes_out")]), "throttled_links": 3},
+        False,
+        "3 links wait for a quota of the user: alice (bytes_in), bob (bytes_out).",
+    ),
     ("certificate", {"certificate_expires_ms": NOW + EXPIRES_MS - 1}, False, "expires in 13 days"),
     ("certificate", {"certificate_expires_ms": NOW}, True, "has expired"),
     ("reload", {"reload_failed": ["users"]}, False, "users"),
@@ -86,12 +92,44 @@ def test_errors_come_first_and_long_lists_are_counted() -> None:
     facts = replace(
         HEALTHY,
         is_open=True,
-        stopped=[(f"log-{number}", 0, "I/O error") for number in range(NAMED_MAX + 3)],
+        stopped=Few((f"log-{number}", 0, "I/O error") for number in range(NAMED_MAX + 3)),
     )
     first, second = warnings(facts)
     assert (first.code, second.code) == ("partition-stopped", "no-access-rules")
     assert first.text.endswith("and 3 more.")
     assert f"{NAMED_MAX + 3} partitions" in first.text
+
+
+class Written:
+    """A reason that counts how often it is written into a text."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __format__(self, _spec: str) -> str:
+        self.times += 1
+        return "I/O error"
+
+
+def test_only_what_a_warning_names_is_kept_and_written() -> None:
+    """A disk that fails stops all partitions at once."""
+    reason: Any = Written()
+    stopped = Few((f"log-{number}", 0, reason) for number in range(10_000))
+    assert [log for log, _, _ in stopped] == [f"log-{number}" for number in range(NAMED_MAX)]
+    (found,) = warnings(replace(HEALTHY, stopped=stopped))
+    assert found.text.startswith("10,000 partitions")
+    assert found.text.endswith(f"and {10_000 - NAMED_MAX:,} more.")
+    assert reason.times == NAMED_MAX
+    ahead: Any = {f"log-{number}": 1000 for number in range(10_000)}
+    (found,) = warnings(replace(HEALTHY, ahead_ms=ahead))
+    assert len(found.text) < 500
+
+
+def test_the_heaviest_are_named_first() -> None:
+    few: Few[str] = Few()
+    for weight in (1, 9, 3, 9, 7, 5, 2):
+        few.add(f"{weight}-{few.count}", weight=weight)
+    assert (list(few), few.count) == (["9-1", "9-3", "7-4", "5-5", "3-2"], 7)
 
 
 def partitions(*events: int) -> list[PartitionFacts]:
