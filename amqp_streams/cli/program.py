@@ -3,7 +3,6 @@
 With --json, an error is a line of JSON on stderr.
 """
 
-import json
 from typing import Final
 
 import click
@@ -11,7 +10,7 @@ import click
 from amqp_streams import __version__
 from amqp_streams.errors import AmqpStreamsError, ConfigError
 from service_parts.command_line.program import CONTEXT, Entry, Faults, Program
-from service_parts.command_line.wording import json_line
+from service_parts.command_line.wording import json_line, printable_json
 
 _NODE: Final = "node"
 
@@ -104,4 +103,4 @@ def version(*, as_json: bool) -> None:
     Examples:
       amqp-streams version
     """
-    click.echo(json.dumps({"version": __version__}) if as_json else __version__)
+    click.echo(printable_json({"version": __version__}) if as_json else __version__)

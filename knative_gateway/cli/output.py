@@ -1,17 +1,15 @@
 """What commands print: changes that were made, and errors of single resources."""
 
-import json
-
 import click
 
-from service_parts.command_line.wording import json_line
+from service_parts.command_line.wording import json_line, printable_json
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object on each line.")
 
 
 def report(words: str, *, as_json: bool, **values: object) -> None:
     """Report on stdout that a change was made: as a line for people, or `values` as a line of JSON."""
-    click.echo(json.dumps(values) if as_json else words)
+    click.echo(printable_json(values) if as_json else words)
 
 
 def complain(what: str, error: Exception, *, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """[io] Shows the changes of resources as they happen."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +10,7 @@ from knative_gateway.cli.client import JSON, TABLE, Client, RefusedError, Resour
 from knative_gateway.cli.tables import table
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import Object, child, entries, text
+from service_parts.command_line.wording import printable_json
 
 WATCH_S: Final = 600
 """The gateway ends a watch after this time, and the command continues with a new one."""
@@ -75,7 +75,7 @@ def follow(
     first = True
     for type_, found in changes(client, resource, namespace, name, query, accept=JSON if plain else TABLE):
         if shape.output == "json":
-            click.echo(json.dumps({"type": type_, "object": found}))
+            click.echo(printable_json({"type": type_, "object": found}))
         elif shape.output == "yaml":
             click.echo(("" if first else "---\n") + written_yaml(found), nl=False)
         else:

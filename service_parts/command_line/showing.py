@@ -1,6 +1,5 @@
 """[io] The command `config show`: the settings in force, and where each comes from."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import click
 
 from service_parts.command_line.serving import given_flags
-from service_parts.command_line.wording import table_lines
+from service_parts.command_line.wording import printable_json, table_lines
 from service_parts.settings.reference import Contents
 from service_parts.settings.showing import DEFAULT, in_force
 from service_parts.settings.sources import Given, Name
@@ -46,7 +45,7 @@ def config_commands(
         rows = [one for one in rows if not only_given or one.source != DEFAULT]
         if as_json:
             found = {one.name: {"value": one.value, "source": one.source} for one in rows}
-            click.echo(json.dumps({"settings": found}, indent=2, default=str))
+            click.echo(printable_json({"settings": found}, indent=2, default=str))
             return
         cells = [(one.name, _cell(one.value), one.source) for one in rows]
         click.echo("\n".join(table_lines(("SETTING", "VALUE", "FROM"), cells)))
@@ -67,5 +66,5 @@ def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_cell, value)) or "-"
     if isinstance(value, Mapping):
-        return json.dumps(value, default=str)
+        return printable_json(value, default=str)
     return str(value)

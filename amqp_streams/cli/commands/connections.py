@@ -145,9 +145,7 @@ def close(connection: str, *, reason: str | None, yes: bool, as_json: bool, endp
     """
     if not yes:
         one = _asked(endpoint, connection, lambda management: management.describe_connection(connection))
-        whose = printable(one.user) if one.user is not None else "an anonymous client"
-        links = "1 link" if one.links == 1 else f"{one.links} links"
-        if not confirmed(f"Close connection {one.name} of {whose} from {one.peer} with {links}?"):
+        if not confirmed(_question(one)):
             return declined("nothing was closed", as_json=as_json)
     _asked(endpoint, connection, lambda management: management.close_connection(connection, reason=reason))
     report(f"{connection} was closed", as_json=as_json, closed=connection)
@@ -170,6 +168,12 @@ def _asked(endpoint: Endpoint, name: str, ask: Callable[[Management], Awaitable[
     return run(asked())
 
 
+def _question(one: ConnectionInfo) -> str:
+    whose = printable(one.user) if one.user is not None else "an anonymous client"
+    links = "1 link" if one.links == 1 else f"{one.links} links"
+    return f"Close connection {printable(one.name)} of {whose} from {printable(one.peer)} with {links}?"
+
+
 def _facts(one: ConnectionInfo) -> list[tuple[str, str]]:
     """What people read about a connection, in order."""
     total, rate = one.total, one.rate
@@ -177,7 +181,7 @@ def _facts(one: ConnectionInfo) -> list[tuple[str, str]]:
     facts = [
         ("connection", one.name + (" (of this request)" if one.own else "")),
         ("user", user + (f", by {one.mechanism}" if one.mechanism else "")),
-        ("peer", one.peer),
+        ("peer", printable(one.peer)),
         ("container", "-" if one.container is None else printable(one.container)),
         ("protocol", _protocol(one)),
         ("state", f"{one.state}, since {iso_time(one.since_ms) or '-'}"),

@@ -1,6 +1,5 @@
 """`amqp-streams verify` and `dump`: read a data directory without a node, and change nothing in it."""
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from amqp_streams.cli.terminal.starts import AtOffset, AtTime, parse_bound
 from amqp_streams.client import ReceivedEvent
 from amqp_streams.errors import CorruptionError, WireError
 from amqp_streams.storage import inspect
+from service_parts.command_line.wording import printable_json
 
 _FAILED: Final = 1
 _FLUSH_BYTES: Final = 64 << 10
@@ -151,13 +151,14 @@ def _dump_states(directory: Path, *, force: bool, as_json: bool) -> int:
     for key, value in inspect.dump_states(directory, force=force).items():
         if as_json:
             click.echo(
-                json.dumps(
+                printable_json(
                     {"key": key, "value": value.decode(errors="replace"), "hex": value.hex()},
-                    ensure_ascii=False,
+                    ascii_only=False,
                 )
             )
         else:
-            click.echo(f"{json.dumps(key)}  {json.dumps(value.decode()) if _is_text(value) else value.hex()}")
+            shown_value = printable_json(value.decode()) if _is_text(value) else value.hex()
+            click.echo(f"{printable_json(key)}  {shown_value}")
     return 0
 
 
@@ -167,9 +168,9 @@ def _dump_producers(directory: Path, log: str, partition: int | None, *, force: 
             for producer, (sequence, at_ms) in table.items():
                 if as_json:
                     entry = {"partition": index, "producer": producer, "sequence": sequence, "at_ms": at_ms}
-                    click.echo(json.dumps(entry, ensure_ascii=False))
+                    click.echo(printable_json(entry, ascii_only=False))
                 else:
-                    click.echo(f"{index}  {json.dumps(producer)}  {sequence}  {iso_time(at_ms)}")
+                    click.echo(f"{index}  {printable_json(producer)}  {sequence}  {iso_time(at_ms)}")
     except KeyError as error:
         raise unknown(directory, log, partition if error.args[0] == partition else None) from error
     return 0

@@ -1,6 +1,5 @@
 """Output for people: tables on stdout, messages and progress on stderr. Programs use `--json`."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ import click
 
 from amqp_streams.cli.terminal.rendering import printable
 from service_parts.command_line.program import FAILED
-from service_parts.command_line.wording import json_line
+from service_parts.command_line.wording import json_line, printable_json
 
 _WIDTH: Final = 100_000
 
@@ -42,7 +41,7 @@ def declined(words: str, *, as_json: bool) -> int:
 
 def print_json(value: object) -> None:
     """One document of JSON on stdout."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(printable_json(value, indent=2, ascii_only=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

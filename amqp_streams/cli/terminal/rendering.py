@@ -17,12 +17,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from amqp_streams.wire.types import Array, Described
+from service_parts.command_line.wording import escaped
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BODY_MAX: Final = 4096
-# JSON leaves these characters as they are, but terminals interpret them, or line readers treat them as line
-# ends.
-_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
 class Format(StrEnum):
@@ -60,8 +58,8 @@ def render(event: Shown, form: Format) -> bytes:
     if form is Format.BODY:
         return body_bytes(event.body) + b"\n"
     if form is Format.JSON:
-        text = json.dumps(as_json(event), ensure_ascii=False, allow_nan=False)
-        return (text if text.isascii() else text.translate(_ESCAPED)).encode("utf-8", "replace") + b"\n"
+        text = escaped(json.dumps(as_json(event), ensure_ascii=False, allow_nan=False))
+        return text.encode("utf-8", "replace") + b"\n"
     return _line(event).encode("utf-8", "replace") + b"\n"
 
 

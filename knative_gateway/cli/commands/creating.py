@@ -1,7 +1,6 @@
 """`knative-gateway create`: a Broker or a Trigger without a file."""
 
 import functools
-import json
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -15,6 +14,7 @@ from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import name_of
+from service_parts.command_line.wording import printable_json
 
 _READY: Final = ("Ready", "True")
 _WAIT_S: Final = 60.0
@@ -176,7 +176,7 @@ def _create(client: Client, kind: str, name: str, spec: dict[str, Any], wanted: 
         wait_for(client, resource, space, name, condition=_READY, end=monotonic() + _WAIT_S)
         _, written = client.ask("GET", resource.path(space, name))
     if wanted.as_json:
-        click.echo(json.dumps(written))
+        click.echo(printable_json(written))
     elif wanted.dry_run:
         click.echo(written_yaml(object_), nl=False)
     else:

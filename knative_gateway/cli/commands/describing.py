@@ -1,6 +1,5 @@
 """`knative-gateway describe`: resources with their conditions, Events and failed deliveries, for people."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.output import AS_JSON
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import Object, child, entries, name_of, namespace_of, number, text
+from service_parts.command_line.wording import printable_json
 
 _EVENTS: Final = "/api/v1/namespaces/{}/events"
 _FORBIDDEN: Final = 403
@@ -48,7 +48,7 @@ def describe(
     for index, (resource, object_) in enumerate(objects):
         events, deliveries = _events(client, object_), _deliveries(client, resource, object_)
         if as_json:
-            click.echo(json.dumps({"object": object_, "events": events, "deliveries": deliveries}))
+            click.echo(printable_json({"object": object_, "events": events, "deliveries": deliveries}))
         else:
             click.echo(("\n\n" if index else "") + "\n".join(described(object_, events, deliveries)))
     if not objects:

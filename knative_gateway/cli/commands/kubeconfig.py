@@ -1,7 +1,6 @@
 """`knative-gateway kubeconfig`: a file with which kubectl and Kubernetes clients connect to this gateway."""
 
 import base64
-import json
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ import click
 from knative_gateway.cli.options import server_options
 from knative_gateway.errors import ConfigError
 from knative_gateway.resources.documents.manifests import written_yaml
+from service_parts.command_line.wording import printable_json
 
 NAME = "knative-gateway"
 
@@ -36,7 +36,7 @@ def kubeconfig(
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
         "current-context": NAME,
     }
-    return json.dumps(document, indent=2) + "\n" if as_json else written_yaml(document)
+    return printable_json(document, indent=2) + "\n" if as_json else written_yaml(document)
 
 
 @click.command(short_help="Write a kubeconfig for kubectl and Kubernetes clients.")

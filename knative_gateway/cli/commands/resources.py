@@ -1,6 +1,5 @@
 """`knative-gateway apply`, `get`, `delete`: resources without kubectl."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from knative_gateway.cli.watches import Shape, follow
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import Object, entries, name_of, namespace_of, text
+from service_parts.command_line.wording import printable_json
 
 FAILED: Final = 1
 _files = click.option(
@@ -74,7 +74,7 @@ def apply(
             failed = True
             continue
         if as_json:
-            click.echo(json.dumps(written))
+            click.echo(printable_json(written))
             continue
         done = (
             "created"
@@ -233,7 +233,7 @@ def _whole(requests: Requests, all_named: list[Named], *, as_yaml: bool) -> str:
     ]
     if as_yaml:
         return "---\n".join(map(written_yaml, found))
-    return "".join(f"{json.dumps(each)}\n" for each in found)
+    return "".join(f"{printable_json(each)}\n" for each in found)
 
 
 def _tables(requests: Requests, all_named: list[Named], *, wide: bool) -> list[str]:

@@ -1,6 +1,5 @@
 """`knative-gateway status`: whether a gateway is up and ready, its version and what it serves."""
 
-import json
 from typing import Any, Final
 
 import click
@@ -10,6 +9,7 @@ from knative_gateway.cli.options import asks_gateway
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.objects import annotation, child, entries, text
 from service_parts.command_line.program import DONE, FAILED
+from service_parts.command_line.wording import printable_json
 
 _KINDS: Final = ("Broker", "Trigger", "Channel", "Subscription")
 _PAUSED: Final = "knative-gateway/paused"
@@ -35,7 +35,7 @@ def status(*, client: Client, as_json: bool) -> int:
     else:
         found |= {"up": True, "ready": reason is None, "not_ready": reason} | _served(client)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(printable_json(found))
     else:
         _print(found)
     return DONE if found.get("ready") else FAILED

@@ -1,6 +1,5 @@
 """`knative-gateway history`, `pause`, `resume`, `replay`, `redrive`: actions on a Trigger or Subscription."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from knative_gateway.cli.output import AS_JSON, report
 from knative_gateway.cli.starts import FORMS, written_start
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.objects import Object, child, entries, number, text
+from service_parts.command_line.wording import printable_json
 
 _LOOK_S: Final = 0.2
 _OTHERS_MAX: Final = 100
@@ -56,7 +56,7 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     """
     answer = _asked(client, subscriber, namespace, _DELIVERIES)
     if as_json:
-        click.echo(json.dumps(answer))
+        click.echo(printable_json(answer))
         return 0
     lines = failure_lines(answer)
     click.echo("".join(f"{line}\n" for line in lines), nl=False)

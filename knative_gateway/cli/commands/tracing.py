@@ -1,6 +1,5 @@
 """`knative-gateway trace`: the events of a Broker or Channel, and the path of one of them."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.cli.starts import written_start
 from knative_gateway.errors import GatewayError
 from knative_gateway.resources.objects import Object, child, entries, number, text
+from service_parts.command_line.wording import printable_json
 
 KINDS: Final = ("Broker", "Channel", "InMemoryChannel")
 _LOOK_AT: Final = 10_000
@@ -84,7 +84,7 @@ def trace(*, client: Client, source: str, namespace: str | None, position: str |
 
 
 def _show(as_json: bool, answer: Object, lines: Iterator[str]) -> None:
-    click.echo(json.dumps(answer) if as_json else "\n".join(lines))
+    click.echo(printable_json(answer) if as_json else "\n".join(lines))
 
 
 def _found(client: Client, path: str, given: Mapping[str, Any]) -> Object:

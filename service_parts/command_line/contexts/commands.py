@@ -1,6 +1,5 @@
 """[io] The commands `context add`, `use`, `list`, `show` and `remove`, for any program with contexts."""
 
-import json
 import os
 import shlex
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 from service_parts.command_line.contexts.choosing import chosen, completed
 from service_parts.command_line.contexts.settings import Form, Kind, Setting, Settings, without_password
 from service_parts.command_line.contexts.stored import Contexts, load, path_of, save
-from service_parts.command_line.wording import table_lines
+from service_parts.command_line.wording import printable_json, table_lines
 from service_parts.errors import SettingError
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -102,7 +101,7 @@ def _list(kind: Kind) -> click.Command:
     def list_(*, as_json: bool) -> None:
         contexts = _loaded(kind)
         if as_json:
-            click.echo(json.dumps({"contexts": contexts.named, "current": contexts.current}, indent=2))
+            click.echo(printable_json({"contexts": contexts.named, "current": contexts.current}, indent=2))
             return
         rows = [
             ("*" if name == contexts.current else "", name, str(settings.get(kind.address, "-")))
@@ -128,7 +127,7 @@ def _show(kind: Kind) -> click.Command:
             return
         if as_json:
             found = {"name": choice.name, "source": choice.source, "settings": choice.settings}
-            click.echo(json.dumps(found, indent=2))
+            click.echo(printable_json(found, indent=2))
             return
         why = "" if name else f" (chosen by {choice.source})"
         click.echo(f"{choice.name}{why}")
@@ -206,6 +205,6 @@ def _checked(kind: Kind, setting: Setting, value: str | bool) -> str | bool:
 
 def _report(words: str, *, as_json: bool, **values: object) -> None:
     if as_json:
-        click.echo(json.dumps(values, indent=2))
+        click.echo(printable_json(values, indent=2))
     else:
         click.echo(words, err=True)

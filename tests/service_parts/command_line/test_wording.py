@@ -5,7 +5,7 @@ import json
 import click
 import pytest
 
-from service_parts.command_line.wording import json_line, plain_sentence
+from service_parts.command_line.wording import json_line, plain_sentence, printable_json
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ def test_an_error_is_one_line_for_programs(condition: str | int | None) -> None:
     line = json_line("no log named 'ä'\n", condition)
     assert "\n" not in line
     assert json.loads(line) == {"error": "no log named 'ä'\n", "condition": condition}
+
+
+ACTING = [*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, 0x2028, 0x2029]
+ACTING += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("code", ACTING)
+def test_no_character_of_json_acts_on_a_terminal(code: int, ascii_only: bool) -> None:
+    """U+009B begins an escape sequence on some terminals, and U+202E turns the text around."""
+    value = {"container": f"a{chr(code)}ä"}
+    text = printable_json(value, ascii_only=ascii_only)
+    assert text.isprintable()
+    assert json.loads(text) == value
+    assert ("ä" in text) is not ascii_only
+    assert json_line(chr(code), None).isprintable()

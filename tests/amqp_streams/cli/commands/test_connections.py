@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from amqp_streams.client import Event, blocking
+from amqp_streams.cli.commands.connections import _facts, _question
+from amqp_streams.client import ConnectionInfo, Event, blocking
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.test_completion import completed
 from tests.amqp_streams.client.running import RunningNode
@@ -82,3 +83,11 @@ def test_a_name_that_is_almost_right_gets_a_suggestion(meter: str, run: Run) -> 
 def test_names_are_completed(meter: str) -> None:
     assert meter in completed("connection", "describe", meter[:4])
     assert completed("connection", "close", "nothing") == []
+
+
+def test_no_text_of_a_client_acts_on_the_terminal() -> None:
+    acting = "a\x1b[2J\x9b31m\u202e"
+    one = ConnectionInfo("7f3a-12", user=acting, peer=acting, container=acting)
+    for text in (_question(one), *(value for _, value in _facts(one))):
+        assert text.isprintable()
+    assert _question(one).count("\\x9b31m") == 2

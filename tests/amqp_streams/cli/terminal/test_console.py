@@ -1,10 +1,20 @@
 """People can read the tables, and programs that did not ask for JSON can split them."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.cli.terminal.console import cell, human_bytes, human_duration, print_table, progress, say
+from amqp_streams.cli.terminal.console import (
+    cell,
+    human_bytes,
+    human_duration,
+    print_json,
+    print_table,
+    progress,
+    say,
+)
 from service_parts.settings.units import duration_ms
 
 
@@ -19,6 +29,14 @@ def test_a_table_is_never_shortened_without_a_terminal(capsys: pytest.CaptureFix
 def test_markup_and_control_characters_in_a_table_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME",), [("[red]a\x1b[0m",)])
     assert capsys.readouterr().out == "NAME\n[red]a\\x1b[0m\n"
+
+
+def test_control_characters_in_json_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"container": "a\x1b\x7f\x9b31mä\u202e\u2028"}
+    print_json(value)
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == value
+    assert shown == '{\n  "container": "a\\u001b\\u007f\\u009b31mä\\u202e\\u2028"\n}\n'
 
 
 def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
