@@ -136,6 +136,16 @@ def test_each_published_port_is_on_loopback_or_uses_tls_and_something_listens_be
     assert len(taken) == len(set(taken))
 
 
+def test_each_console_that_listens_on_all_addresses_names_its_hosts() -> None:
+    """The container sees no difference between the user's browser and a page whose name points to it."""
+    consoles = [name for name in commands() if words(SERVICES[name])[:2] == ["amqp-streams", "console"]]
+    assert consoles
+    for name in consoles:
+        line = words(SERVICES[name])
+        hosts = {word.partition("=")[2] for word in line if word.startswith("--allow-host=")}
+        assert hosts == {"localhost", "127.0.0.1"} or "0.0.0.0" not in " ".join(line), name
+
+
 def test_each_host_in_a_command_is_a_service() -> None:
     for name in commands():
         each = SERVICES[name]
