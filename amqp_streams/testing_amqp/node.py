@@ -133,6 +133,7 @@ class MemoryChannel:
     """
 
     secure = False
+    foreign = False
     protocol = "amqp"
 
     def __init__(self, peer: str, *, loopback: bool = True) -> None:

@@ -203,7 +203,10 @@ class Guard:
     def anonymous_allowed(self, channel: ByteChannel) -> bool:
         """Whether this client may connect without a user."""
         rule = self._settings.anonymous
-        return rule is AnonymousAccess.ALWAYS or (rule is AnonymousAccess.LOOPBACK and channel.loopback)
+        # A page of another host may run in a browser inside a network where no client logs in.
+        if rule is AnonymousAccess.ALWAYS:
+            return not channel.foreign
+        return rule is AnonymousAccess.LOOPBACK and channel.loopback
 
     def certified_user(self, channel: ByteChannel) -> str | None:
         """The user that the client's certificate belongs to, by the current rules."""

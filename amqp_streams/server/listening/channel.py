@@ -28,6 +28,10 @@ class ByteChannel(Protocol):
         """Whether the client is a program on this machine."""
 
     @property
+    def foreign(self) -> bool:
+        """Whether a web page of another host made a browser connect."""
+
+    @property
     def secure(self) -> bool:
         """Whether TLS protects the bytes."""
 

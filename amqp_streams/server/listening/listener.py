@@ -41,6 +41,7 @@ class Channel(asyncio.BufferedProtocol):
     """The ByteChannel over one TCP or TLS connection."""
 
     protocol = "amqp"
+    foreign = False
 
     __slots__ = (
         "_buffer",

@@ -64,9 +64,10 @@ class WebSocketChannel:
         # Only local programs count as loopback. A web page from anywhere may make a local browser connect to
         # this machine, and a local proxy forwards remote clients.
         forwarded = any(name in socket.headers for name in _FORWARDED)
-        self.loopback: Final = (
-            is_loopback(host) and _is_local_origin(socket.headers.get("origin")) and not forwarded
-        )
+        origin = socket.headers.get("origin")
+        is_local = _is_local_origin(origin)
+        self.loopback: Final = is_loopback(host) and is_local and not forwarded
+        self.foreign: Final = not is_local and not _is_same_host(origin, socket.headers.get("host"))
         self.secure: Final = socket.url.scheme == "wss"
         self.certificate: Final[dict[str, Any] | None] = underneath.get_extra_info("peercert")
         self._socket: Final = socket
@@ -245,11 +246,19 @@ async def refuse(socket: WebSocket, status: int, words: str) -> None:
 
 
 def _is_local_origin(origin: str | None) -> bool:
-    if origin is None:
-        return True  # not a browser
+    # Without this header the client is not a browser.
+    return origin is None or is_this_machine(_host_of(origin) or "")
+
+
+def _is_same_host(origin: str | None, host: str | None) -> bool:
+    """Whether a page comes from the host that the browser connects to, on any port."""
+    name = _host_of(origin)
+    return name is not None and name == _host_of(f"//{host or ''}")
+
+
+def _host_of(url: str | None) -> str | None:
+    """The host of a URL; None: it has none."""
     try:
-        host = urlsplit(origin).hostname or ""
+        return urlsplit(url or "").hostname
     except ValueError:
-        # Not a URL: such an origin is not one of this machine.
-        return False
-    return is_this_machine(host)
+        return None  # not a URL

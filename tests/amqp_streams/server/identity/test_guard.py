@@ -45,6 +45,7 @@ class Channel:
     """The parts of a channel that the guard reads."""
 
     peer = "10.0.0.1:5"
+    foreign = False
 
     def __init__(
         self, *, secure: bool = False, loopback: bool = False, certificate: dict[str, Any] | None = None
@@ -88,6 +89,15 @@ def test_secrets_are_prompted_for_unseen_or_when_requested(
     expected += ["OAUTHBEARER", "XOAUTH2", "PLAIN"] if secure or loopback or openly else []
     expected += ["ANONYMOUS"] if anonymous == "always" or (anonymous == "loopback" and loopback) else []
     assert names == expected
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_page_of_another_host_does_not_connect_without_a_login(users: UsersFile, foreign: bool) -> None:
+    guard, channel = guard_of(users, anonymous="always"), Channel(secure=True)
+    channel.foreign = foreign
+    assert ("ANONYMOUS" in offered(guard, channel)) is not foreign
+    assert guard.anonymous_allowed(cast("ByteChannel", channel)) is not foreign
+    assert "PLAIN" in offered(guard, channel)
 
 
 def test_external_is_offered_for_a_certificate_if_rules_exist(users: UsersFile) -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from typing import Any, cast
 
 import pytest
+from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -13,6 +15,7 @@ from amqp_streams.server.listening.admin import Phase
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
 from amqp_streams.server.listening.sockets import Admission
 from amqp_streams.server.listening.tls import TlsContext
+from amqp_streams.server.listening.websocket import WebSocketChannel
 from tests.amqp_streams.decoded import mapping
 from tests.amqp_streams.server.listening.dialing import Open, Start, take
 from tests.amqp_streams.server.peers import Authority, Echo, Echoes
@@ -296,7 +299,41 @@ async def test_a_foreign_web_page_is_not_a_local_program(
     programs.
     """
     await dial(await start(echoes), origin=origin)
-    assert (await echoes.number(0)).channel.loopback is loopback
+    channel = (await echoes.number(0)).channel
+    assert (channel.loopback, channel.foreign) == (loopback, not loopback)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "foreign"),
+    [
+        (None, "node.example:8672", False),
+        ("https://node.example", "node.example:8672", False),
+        ("http://NODE.example:3000", "node.example", False),
+        ("http://[2001:db8::1]:3000", "[2001:db8::1]:8672", False),
+        ("http://localhost:3000", "node.example", False),
+        ("https://evil.example", "node.example:8672", True),
+        ("https://evil.example", "127.0.0.1:8672", True),
+        ("https://node.example.evil.example", "node.example", True),
+        ("null", "node.example", True),
+        ("null", "", True),
+        ("http://[", "[", True),
+    ],
+)
+def test_a_page_is_foreign_unless_it_comes_from_the_host_that_it_connects_to(
+    origin: str | None, host: str, foreign: bool
+) -> None:
+    headers = [(b"host", host.encode())] + ([] if origin is None else [(b"origin", origin.encode())])
+    scope = {
+        "type": "websocket",
+        "scheme": "ws",
+        "path": "/",
+        "query_string": b"",
+        "headers": headers,
+        "client": ("192.0.2.7", 40_000),
+        "server": ("127.0.0.1", 8672),
+    }
+    socket = WebSocket(scope, cast("Any", None), cast("Any", None))
+    assert WebSocketChannel(socket, asyncio.Transport(), linger_s=1).foreign is foreign
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
