@@ -104,11 +104,15 @@ def make(repository: Repository, commit: str, folder: Path) -> Path:
         work = Path(name)
         tree = work / "tree"
         tree.mkdir(mode=0o755)
-        _install(repository, commit, work, tree)
+        source = work / "source"
+        source.mkdir()
+        # Not the working copy, which may be of another commit or have changes.
+        repository.export(commit, source)
+        _install(repository, commit, work, tree, source)
         version = _version(repository, commit)
-        _files(tree, version, epoch)
+        files(tree, source, version, epoch)
         _licenses(tree)
-        _control(tree, work, version)
+        _control(tree, work, source, version)
         target = folder / _name(tree)
         folder.mkdir(parents=True, exist_ok=True)
         variables = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
@@ -130,17 +134,16 @@ def _version(repository: Repository, commit: str) -> str:
     )
 
 
-def _install(repository: Repository, commit: str, work: Path, tree: Path) -> None:
+def _install(repository: Repository, commit: str, work: Path, tree: Path, source: Path) -> None:
     """Install the wheels of the commit into the package's environment, and make it independent of `tree`."""
     wheels = work / "wheels"
-    build(repository, commit, wheels, work / "build")
-    license_text = (ROOT / "LICENSE").read_bytes()
-    build_proton(wheels, work / "proton", license_text=license_text, epoch=repository.date(commit))
+    *_, compiled = build(repository, commit, wheels, work / "build")
+    license_text = (source / "LICENSE").read_bytes()
+    proton = build_proton(wheels, work / "proton", license_text=license_text, epoch=repository.date(commit))
     home = tree / HOME
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     output([str(_PYTHON), "-m", "venv", str(home)], variables=variables)
-    options = ["--quiet", "--no-compile", "--only-binary", ":all:", "--find-links", str(wheels)]
-    options += ["--constraint", str(ROOT / "constraints.txt"), f"{DISTRIBUTION}[{EXTRAS}]"]
+    options = pip_options(compiled, proton, source / "constraints.txt")
     output([str(home / "bin" / "python3"), "-m", "pip", "install", *options], variables=variables)
     for path in [*(home / "bin").iterdir()]:
         if path.name not in PROGRAMS and not path.name.startswith("python"):
@@ -153,6 +156,7 @@ def _install(repository: Repository, commit: str, work: Path, tree: Path) -> Non
     for path in packages.iterdir():
         if path.name.partition("-")[0] in _INSTALLED or path.name in _INSTALLED:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    forget_origins(packages)
     for path in packages.rglob("*"):
         if path.is_file():
             path.chmod(0o644)
@@ -163,14 +167,35 @@ def _install(repository: Repository, commit: str, work: Path, tree: Path) -> Non
     output([str(_PYTHON), "-m", "compileall", *flags, str(packages)], variables=variables)
 
 
-def _files(tree: Path, version: str, epoch: int) -> None:
+def pip_options(wheel: Path, proton: Path, constraints: Path) -> list[str]:
+    """What pip installs: exactly these two files, and their libraries from the index.
+
+    By their paths: of a name, pip would take the latest version, also one of another publisher.
+    """
+    wheels = [f"{DISTRIBUTION}[{EXTRAS}] @ {wheel.absolute().as_uri()}", str(proton.absolute())]
+    return ["--quiet", "--no-compile", "--only-binary", ":all:", "--constraint", str(constraints), *wheels]
+
+
+def forget_origins(packages: Path) -> None:
+    """Remove the files that name the folder of this build, which does not exist later."""
+    for path in packages.glob("*.dist-info/direct_url.json"):
+        path.unlink()
+        record = path.with_name("RECORD")
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        record.write_text(
+            "".join(line for line in lines if "/direct_url.json," not in line), encoding="utf-8"
+        )
+
+
+def files(tree: Path, source: Path, version: str, epoch: int) -> None:
     """The files outside of the environment: programs, units, configuration, manual pages, changelog."""
+    units = source / SOURCES.relative_to(ROOT)
     (tree / "usr/bin").mkdir(parents=True)
     for program in PROGRAMS:
         (tree / "usr/bin" / program).symlink_to(f"../lib/amqp-streams/bin/{program}")
-        _copied(SOURCES / f"{program}.service", tree / "lib/systemd/system" / f"{program}.service")
+        _copied(units / f"{program}.service", tree / "lib/systemd/system" / f"{program}.service")
     for name, target in CONFIGURATIONS.items():
-        _copied(SOURCES / name, tree / target)
+        _copied(units / name, tree / target)
     manual = tree / "usr/share/man/man1"
     manual.mkdir(parents=True)
     for program in PROGRAMS:
@@ -181,7 +206,7 @@ def _files(tree: Path, version: str, epoch: int) -> None:
     documents.mkdir(parents=True)
     entry = _CHANGELOG.format(package=PACKAGE, version=version, date=format_datetime(_moment(epoch)))
     _compressed(documents / "changelog.Debian.gz", entry, epoch)
-    _compressed(documents / "changelog.gz", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), epoch)
+    _compressed(documents / "changelog.gz", (source / "CHANGELOG.md").read_text(encoding="utf-8"), epoch)
 
 
 def _moment(epoch: int) -> datetime:
@@ -226,7 +251,7 @@ def _license(one: Distribution) -> str:
     return given.strip().splitlines()[0] if given.strip() else "see its licence file"
 
 
-def _control(tree: Path, work: Path, version: str) -> None:
+def _control(tree: Path, work: Path, source: Path, version: str) -> None:
     control = tree / "DEBIAN"
     control.mkdir(mode=0o755)
     major, minor = map(int, _python_version().split("."))
@@ -242,11 +267,11 @@ def _control(tree: Path, work: Path, version: str) -> None:
     (control / "control").write_text(_CONTROL.format(**values))
     (control / "conffiles").write_text("".join(f"/{path}\n" for path in CONFIGURATIONS.values()))
     for name in ("postinst", "prerm", "postrm"):
-        _copied(SOURCES / name, control / name, mode=0o755)
-    files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+        _copied(source / SOURCES.relative_to(ROOT) / name, control / name, mode=0o755)
+    found = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
     sums = [
         f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(tree)}\n"
-        for path in files
+        for path in found
         if control not in path.parents
     ]
     (control / "md5sums").write_text("".join(sums))

@@ -1,14 +1,26 @@
 """The Debian package: its version, its units and settings. `make deb` builds it."""
 
+import gzip
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tools.debian import CONFIGURATIONS, PROGRAMS, SOURCES, debian_version
+from tools.debian import (
+    CONFIGURATIONS,
+    EXTRAS,
+    PROGRAMS,
+    ROOT,
+    SOURCES,
+    debian_version,
+    files,
+    forget_origins,
+    pip_options,
+)
 
 UNITS = {program: (SOURCES / f"{program}.service").read_text(encoding="utf-8") for program in PROGRAMS}
 SCRIPTS = ("postinst", "prerm", "postrm")
@@ -99,3 +111,53 @@ def test_the_scripts_are_valid_and_delete_nothing(name: str) -> None:
     text = script.read_text(encoding="utf-8")
     assert "set -e" in text
     assert not re.search(r"(?:^|\s)(?:rm|rmdir|deluser|delgroup|userdel)\s", text, re.MULTILINE)
+
+
+def test_pip_installs_the_wheel_that_was_built_and_not_a_later_one_of_its_name(tmp_path: Path) -> None:
+    def wheel(folder: Path, name: str, version: str, *extras: str) -> Path:
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{name}-{version}-py3-none-any.whl"
+        lines = ["Metadata-Version: 2.1", f"Name: {name.replace('_', '-')}", f"Version: {version}"]
+        lines += [f"Provides-Extra: {extra}" for extra in extras]
+        info = f"{name}-{version}.dist-info"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+            archive.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr(f"{info}/RECORD", "")
+        return path
+
+    built = wheel(tmp_path / "built", "amqp_event_streams", "1.0", *EXTRAS.split(","))
+    proton = wheel(tmp_path / "built", "python_qpid_proton", "0.40.0")
+    for name in ("amqp_event_streams", "python_qpid_proton"):
+        wheel(tmp_path / "index", name, "99.0", *EXTRAS.split(","))
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("")
+    options = pip_options(built, proton, constraints)
+    packages = tmp_path / "packages"
+    # The folder stands for an index on which another publisher has later versions.
+    command = ["install", *options, "--no-index", "--find-links", str(tmp_path / "index")]
+    command += ["--target", str(packages), "--disable-pip-version-check"]
+    subprocess.run([sys.executable, "-m", "pip", *command], check=True, timeout=120)
+    versions = ["amqp_event_streams-1.0.dist-info", "python_qpid_proton-0.40.0.dist-info"]
+    assert sorted(path.name for path in packages.glob("*.dist-info")) == versions
+    forget_origins(packages)
+    for info in packages.iterdir():
+        assert not (info / "direct_url.json").exists()
+        assert "direct_url" not in (info / "RECORD").read_text()
+        assert "METADATA" in (info / "RECORD").read_text()
+
+
+def test_the_files_are_those_of_the_commit(tmp_path: Path) -> None:
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    shutil.copytree(SOURCES, source / SOURCES.relative_to(ROOT))
+    (source / "CHANGELOG.md").write_text("of the commit")
+    for name in (*CONFIGURATIONS, *(f"{program}.service" for program in PROGRAMS)):
+        (source / SOURCES.relative_to(ROOT) / name).write_text("of the commit")
+    files(tree, source, "1.0-1", 0)
+    units = [Path("lib/systemd/system") / f"{program}.service" for program in PROGRAMS]
+    copied = [*CONFIGURATIONS.values(), *units]
+    assert {(tree / path).read_text() for path in copied} == {"of the commit"}
+    changes = gzip.decompress((tree / "usr/share/doc/amqp-streams/changelog.gz").read_bytes())
+    assert changes == b"of the commit"
