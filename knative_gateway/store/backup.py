@@ -49,8 +49,12 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False) -> int:
         raise ConfigError(message)
     temporary = target.with_name(target.name + _TEMPORARY)
     try:
-        # Created here and not by SQLite, so that only its user may read it.
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE))
+        # Created here and not by SQLite, so that only its user may read it. A file or a link that is there
+        # already may be another user's, who could read or redirect the copy.
+        temporary.unlink(missing_ok=True)
+        os.close(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+        )
         _copy(source, temporary)
         _sync(temporary)
         temporary.replace(target)

@@ -104,3 +104,26 @@ def test_a_store_in_postgresql_is_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match="pg_dump, before the log node"):
         sqlite_file("postgresql://gateway:secret@host/db")
     assert sqlite_file("sqlite:////var/lib/g.db") == Path("/var/lib/g.db")
+
+
+@pytest.mark.parametrize("planted", ["file", "link", "dangling link"])
+async def test_a_file_that_is_at_the_temporary_name_gets_nothing(tmp_path: Path, planted: str) -> None:
+    other = tmp_path / "other"
+    temporary = tmp_path / "copy.db.tmp"
+    if planted == "file":
+        temporary.write_text("mine")
+        temporary.chmod(0o666)
+    else:
+        temporary.symlink_to(other)
+        if planted == "link":
+            other.write_text("mine")
+    async with open_store(sqlite_url(tmp_path)):
+        # A user who has the file open reads nothing of the copy.
+        reader = temporary.open("rb") if temporary.exists() else None
+        back_up(tmp_path / "gateway.db", tmp_path / "copy.db")
+    if reader is not None:
+        with reader:
+            assert reader.read() == b"mine"
+    assert stat.S_IMODE((tmp_path / "copy.db").lstat().st_mode) == 0o600
+    assert stat.S_ISREG((tmp_path / "copy.db").lstat().st_mode)
+    assert other.exists() == (planted == "link")
