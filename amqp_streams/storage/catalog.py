@@ -7,6 +7,7 @@ The checkpoint also holds the content of every `log.json`: losing one of the two
 import contextlib
 import json
 import os
+import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -381,14 +382,49 @@ def update_log(files: Files, folder: Path, log: LogRecord, *, old: LogRecord) ->
         raise
 
 
+def require_own(files: Files, path: Path, *names: str) -> None:
+    """Check that a folder, and what it has of `names`, belongs to the user of this process or to root.
+
+    Another owner could make this process write or delete elsewhere, by symbolic links.
+
+    Raises:
+        StorageError: it does not; names the owner.
+    """
+    # The folder itself may be a link, which the owner of the folder above made.
+    found = path.resolve() if files.is_link(path) else path
+    for each in (found, *(found / name for name in names)):
+        try:
+            owner = files.owner(each)
+        except FileNotFoundError:
+            continue
+        effective = os.geteuid()
+        if owner not in {effective, 0}:
+            name, ours = _user(owner), _user(effective)
+            message = (
+                f"{each} belongs to user {name}, and this command runs as {ours}: run it as user {name}, or"
+                f" use a folder of {ours}"
+            )
+            raise StorageError(message)
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
 def remove_tree(files: Files, path: Path) -> None:
-    """Remove a folder with its content."""
+    """Remove a folder with its content; of a symbolic link, the link only."""
+    if files.is_link(path):
+        files.unlink(path)
+        return
     remove_content(files, path)
     files.rmdir(path)
 
 
 def remove_content(files: Files, path: Path) -> None:
-    """Remove everything in a folder."""
+    """Remove everything in a folder. What a symbolic link in it names stays."""
     for name in files.listdir(path):
         if files.is_dir(path / name):
             remove_tree(files, path / name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, Self
 
 _SECTOR: Final = 512
 
@@ -238,6 +238,20 @@ class FaultyFiles:
             return isinstance(self._find(path), _Folder)
         except FileNotFoundError:
             return False
+
+    def is_link(self, path: Path) -> bool:
+        """See `Files.is_link`: it has no links."""
+        self._find(path)
+        return False
+
+    def owner(self, path: Path) -> int:
+        """See `Files.owner`: all belongs to the user of this process."""
+        self._find(path)
+        return os.geteuid()
+
+    def not_following(self) -> Self:
+        """See `Files.not_following`."""
+        return self
 
     def free_bytes(self, path: Path) -> int:
         """See `Files.free_bytes`."""

@@ -443,7 +443,7 @@ def _storage_error(target: Path, error: OSError) -> StorageError:
             " backups are complete, and the node is not affected"
         )
     if isinstance(error, PermissionError):
-        words = "run the command as the user of the node, or as root"
+        words = "run the command as the user of the node"
         return StorageError(f"{where}: {error.strerror}: {words}")
     return StorageError(f"{where}: {error.strerror or error}")
 

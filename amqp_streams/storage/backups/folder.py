@@ -4,6 +4,7 @@ Layout: `formats/manifest.py`. Law: a backup gets its name when everything that 
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from amqp_streams.storage import catalog
 from amqp_streams.storage.disk.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.formats.checksum import crc32
-from amqp_streams.storage.formats.manifest import NAME, VERSION, Key, Manifest, Small
+from amqp_streams.storage.formats.manifest import NAME, VERSION, Key, Manifest, Small, number_of
 from amqp_streams.storage.plans.backup import needed
 
 FORMAT_FILE: Final = "backup.json"
@@ -28,6 +29,11 @@ DAMAGED: Final = ".damaged"
 """The suffix of segments that `backup verify --set-aside` renamed. No command reads or removes them."""
 BACKUPS_MAX: Final = 10_000
 """The most backups of a folder: each backup and each removal reads all their manifests."""
+SEGMENT: Final = re.compile(r"[0-9]{16,19}-[0-9]{1,9}\.log")
+"""The name of a file of a segment."""
+_UID: Final = re.compile(r"[0-9a-f]{16}")
+_PARTITION: Final = re.compile(r"[0-9]{1,9}")
+_OURS: Final = (BACKUPS, SEGMENTS, FORMAT_FILE, LOCK_FILE)
 RESERVE_BYTES: Final = 64 << 20
 """A backup ends when less than this is free: the folder may be on the disk of a node, which needs 16 MiB."""
 
@@ -36,7 +42,7 @@ class Folder:
     """The backup folder `root`."""
 
     def __init__(self, files: Files, root: Path) -> None:
-        self.files: Final = files
+        self.files: Final = files.not_following()
         self.root: Final = root
         self._lock: int | None = None
 
@@ -55,9 +61,11 @@ class Folder:
             if not files.is_dir(path):
                 files.mkdir(path)
                 files.fsync_dir(path.parent)
+        catalog.require_own(files, root, *_OURS)
         # Also if it exists: a killed backup may have created it, and not synced its name.
         files.fsync_dir(root.parent)
-        names = set(files.listdir(root)) - {"lost+found", LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
+        present = set(files.listdir(root))
+        names = present - {"lost+found", LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
         if others := names - {BACKUPS, SEGMENTS}:
             message = f"{root} is not a backup folder: it has {min(others)!r}; use an empty folder"
             raise StorageError(message)
@@ -84,7 +92,7 @@ class Folder:
         """
         content = self._format()
         if content is not None:
-            return int(content["directory"], 16)
+            return number_of(content["directory"])
         # The file is missing or damaged: each manifest has the id as well.
         manifests, _ = self.manifests()
         if not manifests:
@@ -104,6 +112,10 @@ class Folder:
                 " the version that wrote the backups"
             )
             raise StorageError(message)
+        try:
+            number_of((content or {})["directory"])
+        except (ValueError, KeyError, TypeError):
+            return None
         return content
 
     def _write_format(self, directory_id: int) -> None:
@@ -113,8 +125,12 @@ class Folder:
     def lock(self) -> None:
         """Exclude other commands that write to the folder.
 
-        Raises DirectoryLockedError: one is running.
+        Raises:
+            DirectoryLockedError: one is running.
+            StorageError: the folder belongs to another user.
         """
+        if self.files.is_dir(self.root):
+            catalog.require_own(self.files, self.root, *_OURS)
         self._lock = self.files.lock(self.root / LOCK_FILE)
         if self._lock is None:
             message = f"another backup command writes to {self.root}: wait until it ends"
@@ -162,7 +178,7 @@ class Folder:
         try:
             if content is not None and (manifest := Manifest.from_json(content)).name == name:
                 return manifest
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
             pass  # the CRC matched, but the content is not one that this program writes
         message = f"{path} is damaged: use another backup, and remove this one with 'backup remove'"
         raise StorageError(message)
@@ -200,6 +216,9 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a backup, but not the segments that it needed: see `collect`."""
+        if name not in self.names():
+            message = f"{self.root} has no backup {name!r}"
+            raise StorageError(message)
         gone = self.path_of(name + UNFINISHED)
         self.files.rename(self.path_of(name), gone)
         self.files.fsync_dir(self.root / BACKUPS)
@@ -228,16 +247,23 @@ class Folder:
         """Remove what no backup needs. `manifests`: of all backups of the folder."""
         files, root = self.files, self.root / SEGMENTS
         wanted = needed(manifests)
-        for uid in files.listdir(root):
-            for partition in files.listdir(root / uid):
+        for uid in self._folders(root, _UID):
+            for partition in self._folders(root / uid, _PARTITION):
                 folder = root / uid / partition
                 for name in files.listdir(folder):
-                    if not name.endswith(DAMAGED):
+                    if SEGMENT.fullmatch(name):
                         self._trim(folder / name, (int(uid, 16), int(partition)), wanted)
                 if not files.listdir(folder):
                     files.rmdir(folder)
             if not files.listdir(root / uid):
                 files.rmdir(root / uid)
+
+    def _folders(self, path: Path, pattern: re.Pattern[str]) -> list[str]:
+        """The folders of segments in a folder. Links and what other programs put there are not touched."""
+        names = [name for name in self.files.listdir(path) if pattern.fullmatch(name)]
+        return [
+            name for name in names if self.files.is_dir(path / name) and not self.files.is_link(path / name)
+        ]
 
     def _trim(self, path: Path, key: Key, wanted: Mapping[tuple[Key, int, int], int]) -> None:
         base, _, version = path.stem.partition("-")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from amqp_streams.storage.backups.folder import DAMAGED, SEGMENTS, Folder, crc_of
+from amqp_streams.storage.backups.folder import SEGMENT, SEGMENTS, Folder, crc_of
 from amqp_streams.storage.backups.pace import Pace
 from amqp_streams.storage.disk.files import OpenFile
 from amqp_streams.storage.formats.checksum import crc32
@@ -120,9 +120,7 @@ class Pool:
                 self._files.mkdir(path)
                 if key not in self._durable:
                     self._files.fsync_dir(path.parent)
-            self._listed[folder] = {
-                name for name in self._files.listdir(folder) if not name.endswith(DAMAGED)
-            }
+            self._listed[folder] = {name for name in self._files.listdir(folder) if SEGMENT.fullmatch(name)}
         return self._listed[folder]
 
     def _size(self, key: Key, piece: Piece, names: set[str]) -> int:

@@ -5,6 +5,7 @@ was interrupted continues when it is run again. What a directory had before is m
 times, ids and incarnations are those of the original.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ _OURS: Final = (
     "trash",
 )
 """What is moved to the quarantine before a directory gets other content. `format.json` is replaced first."""
+_ASIDE: Final = re.compile(r"restore-[0-9A-Z-]{1,200}")
 _APART: Final = ("cursor", "epoch", "ending")
 """States whose key has the incarnation of a log after this word."""
 
@@ -85,6 +87,7 @@ def restore(
         manifest = _chosen(folder, name)
         wanted = _wanted(manifest, logs)
         _refuse_foreign(files, target)
+        _refuse_records(manifest, wanted)
         lock = _locked(files, target)
         try:
             restoring = _Restore(
@@ -142,6 +145,9 @@ class _Restore:
         found = _marker(files, root)
         if found and found.get("aside"):
             # A restore was interrupted while it moved what the directory had.
+            if not _ASIDE.fullmatch(str(found["aside"])):
+                message = f"{root / catalog.FORMAT_FILE} is damaged: it names the folder {found['aside']!r}"
+                raise StorageError(message)
             self._move_to(files, root / catalog.QUARANTINE / str(found["aside"]))
             found["aside"] = None
             replace_file(files, root / catalog.FORMAT_FILE, catalog.seal(found), sync=True)
@@ -370,6 +376,17 @@ def _wanted(manifest: Manifest, names: Sequence[str]) -> list[CopiedLog]:
     return [log for log in manifest.logs if not names or log.name in names]
 
 
+def _refuse_records(manifest: Manifest, wanted: Sequence[CopiedLog]) -> None:
+    for log in wanted:
+        try:
+            LogRecord.from_json(log.record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = (
+                f"the manifest of backup {manifest.name!r} is damaged at log {log.name!r}: use another backup"
+            )
+            raise StorageError(message) from error
+
+
 def _present(files: Files, root: Path) -> set[str]:
     """What a directory has that belongs to a data directory."""
     return set(files.listdir(root)) & {*_OURS, catalog.FORMAT_FILE}
@@ -380,6 +397,7 @@ def _refuse_foreign(files: Files, root: Path) -> None:
     if not files.is_dir(root):
         return
     ours = {*_OURS, catalog.FORMAT_FILE, catalog.LOCK_FILE, catalog.QUARANTINE, "lost+found"}
+    catalog.require_own(files, root, *(ours - {"lost+found"}))
     others = [name for name in files.listdir(root) if name not in ours and not name.endswith(".tmp")]
     if others:
         message = f"{root} is not empty and not a data directory: it has {others[0]!r}; use another directory"

@@ -1,11 +1,12 @@
 """[io] Every file operation of the store, behind one small interface: tests can make each operation fail."""
 
+import copy
 import fcntl
 import os
 from collections.abc import Sequence
-from errno import EAGAIN, EINVAL, EOPNOTSUPP, EWOULDBLOCK
+from errno import EAGAIN, EINVAL, ELOOP, EOPNOTSUPP, EWOULDBLOCK
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 _BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers in one pwritev fail
 _ZEROS: Final = bytes(1 << 20)
@@ -75,6 +76,18 @@ class Files(Protocol):
     def is_dir(self, path: Path) -> bool:
         """Whether the path is a folder."""
 
+    def is_link(self, path: Path) -> bool:
+        """Whether the path is a symbolic link."""
+
+    def owner(self, path: Path) -> int:
+        """The number of the user who owns the path itself, not what a symbolic link names."""
+
+    def not_following(self) -> Self:
+        """The same operations, which fail if the last name of a path is a symbolic link.
+
+        They may still read and write what a folder above is a link to.
+        """
+
     def free_bytes(self, path: Path) -> int:
         """Bytes that this process may still allocate."""
 
@@ -85,10 +98,18 @@ class Files(Protocol):
 class RealFiles:
     """The file operations of the operating system."""
 
+    _no_follow = 0
+
+    def not_following(self) -> Self:
+        """See `Files.not_following`."""
+        files = copy.copy(self)
+        files._no_follow = os.O_NOFOLLOW
+        return files
+
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> int:
         """See `Files.open`."""
         flags = (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        return os.open(path, flags, 0o640)
+        return self._opened(path, flags)
 
     def close(self, fd: int) -> None:
         """See `Files.close`."""
@@ -165,6 +186,8 @@ class RealFiles:
     def mkdir(self, path: Path) -> None:
         """See `Files.mkdir`."""
         path.mkdir(mode=0o750, exist_ok=True)
+        if self._no_follow and path.is_symlink():
+            raise _link_error(path)
 
     def listdir(self, path: Path) -> list[str]:
         """See `Files.listdir`."""
@@ -174,6 +197,14 @@ class RealFiles:
         """See `Files.is_dir`."""
         return path.is_dir()
 
+    def is_link(self, path: Path) -> bool:
+        """See `Files.is_link`."""
+        return path.is_symlink()
+
+    def owner(self, path: Path) -> int:
+        """See `Files.owner`."""
+        return path.lstat().st_uid
+
     def free_bytes(self, path: Path) -> int:
         """See `Files.free_bytes`."""
         figures = os.statvfs(path)
@@ -182,7 +213,7 @@ class RealFiles:
 
     def lock(self, path: Path) -> int | None:
         """See `Files.lock`."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fd = self._opened(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             # The lock belongs to the open file: it ends with the process, even after kill -9.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,6 +223,18 @@ class RealFiles:
                 return None
             raise
         return fd
+
+    def _opened(self, path: Path, flags: int) -> int:
+        try:
+            return os.open(path, flags | self._no_follow, 0o640)
+        except OSError as error:
+            if self._no_follow and error.errno == ELOOP:
+                raise _link_error(path) from None
+            raise
+
+
+def _link_error(path: Path) -> OSError:
+    return OSError(ELOOP, "is a symbolic link, which is not followed here: remove the link", str(path))
 
 
 class OpenFile:

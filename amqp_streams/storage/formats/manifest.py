@@ -13,16 +13,18 @@ A file of a segment may be longer than a backup says: a later backup appended to
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.ports import Reached
 
 VERSION: Final = 1
 """Of manifests, and of the folder that has them. A program reads only the versions that it knows."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_HEX: Final = re.compile(r"[0-9a-f]{16}")
 
 Key = tuple[int, int]
 """The uid of a log, and a partition."""
@@ -164,22 +166,53 @@ class Manifest:
         if content["backup"] != VERSION:
             message = f"version {content['backup']!r}"
             raise ValueError(message)
+        if not NAME.fullmatch(content["name"]):
+            message = f"name {content['name']!r}"
+            raise ValueError(message)
         return cls(
-            str(content["name"]),
+            content["name"],
             bool(content["automatic"]),
-            int(content["directory"], 16),
+            number_of(content["directory"]),
             int(content["format"]),
             str(content["program"]),
             int(content["began_ms"]),
             int(content["ended_ms"]),
             tuple(
-                CopiedLog(log["log"], tuple(_partition(part) for part in log["partitions"]))
+                CopiedLog(_record(log["log"]), tuple(_partition(part) for part in log["partitions"]))
                 for log in content["logs"]
             ),
-            Small(*content["states"]),
-            Small(*content["journal"]),
-            tuple(content["damage"]),
+            Small(*_counts(content["states"])),
+            Small(*_counts(content["journal"])),
+            tuple(map(str, content["damage"])),
         )
+
+
+def number_of(text: str) -> int:
+    """The number of 16 hexadecimal digits.
+
+    Raises ValueError or TypeError: the text is another one.
+    """
+    if not _HEX.fullmatch(text):
+        message = f"{text!r} is not a number of 16 hexadecimal digits"
+        raise ValueError(message)
+    return int(text, 16)
+
+
+def _counts(values: Iterable[object]) -> Iterator[int]:
+    """The values, which are integers from 0 on: they become parts of the names of files, and lengths."""
+    for value in values:
+        if type(value) is not int or not 0 <= value < 1 << 64:
+            message = f"{value!r} is not a count"
+            raise ValueError(message)
+        yield value
+
+
+def _record(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content of a `log.json`, whose name and uid become names of files."""
+    number_of(content["uid"])
+    if not LOG_NAME.fullmatch(content["name"]) or not isinstance(content["incarnation"], str):
+        raise ValueError(content["name"])
+    return content
 
 
 def _partition_json(part: CopiedPartition) -> dict[str, Any]:
@@ -197,12 +230,14 @@ def _partition_json(part: CopiedPartition) -> dict[str, Any]:
 
 def _partition(content: Mapping[str, Any]) -> CopiedPartition:
     pieces = tuple(_piece(row) for row in content["segments"])
-    table = {str(name): Reached(sequence, at_ms) for name, sequence, at_ms in content["producers"]}
-    start, end, reached = int(content["start"]), int(content["end"]), int(content["reached"])
-    return CopiedPartition(start, end, reached, pieces, Tail(*content["tail"]), table)
+    table = {
+        str(name): Reached(*_counts([sequence, at_ms])) for name, sequence, at_ms in content["producers"]
+    }
+    start, end, reached = _counts([content["start"], content["end"], content["reached"]])
+    return CopiedPartition(start, end, reached, pieces, Tail(*_counts(content["tail"])), table)
 
 
 def _piece(row: Sequence[int]) -> Piece:
     *values, number, written, size = row
-    base, version, bytes_, crc, end, last_ms, lost = values
+    base, version, bytes_, crc, end, last_ms, lost = _counts(values)
     return Piece(base, version, bytes_, crc, end, last_ms, lost, (number, written, size))

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.config import LogSettings
+from amqp_streams.storage import catalog
 from amqp_streams.storage.catalog import CHECKPOINT_FILE, Checkpoint, LogRecord, read_checkpoint, seal, unseal
+from amqp_streams.storage.disk.files import RealFiles
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.testing import FaultyFiles
 from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
@@ -78,3 +80,19 @@ def test_well_formed_content_of_another_kind_is_refused() -> None:
 def test_a_finding_names_severity_file_and_place() -> None:
     assert str(Finding(Severity.DAMAGE, "a/b", 7, "is bad")) == "damage: a/b at byte 7: is bad"
     assert str(Finding(Severity.NOTE, "a/b", None, "is odd")) == "note: a/b: is odd"
+
+
+def test_of_a_symbolic_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "folder"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("mine")
+    (folder / "inner").mkdir(parents=True)
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "inner" / "link").symlink_to(elsewhere)
+    (folder / "inner" / "file").symlink_to(elsewhere / "mine")
+    catalog.remove_content(RealFiles(), folder)
+    assert not [*folder.iterdir()]
+    (tmp_path / "link").symlink_to(elsewhere)
+    catalog.remove_tree(RealFiles(), tmp_path / "link")
+    assert not (tmp_path / "link").is_symlink()
+    assert (elsewhere / "mine").read_text() == "mine"

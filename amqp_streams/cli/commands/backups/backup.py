@@ -87,7 +87,7 @@ def create(
 
     Every event that was accepted before the command began is in the backup, with its offset, time and bytes,
     and with cursors, groups, epochs and the numbers of idempotent producers. Run it on the machine of the
-    node, as the user of the node or as root. Users, keys and certificates are not in a backup.
+    node, as the user of the node. Users, keys and certificates are not in a backup.
 
     The exit status is 0 if everything was copied, synced and read back. It is 1 if the backup failed, or if
     the data directory has damage; then the backup has everything else.

@@ -1,5 +1,6 @@
 """A node in memory with two logs, and its backups."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,24 @@ class Machine:
 def content(hand: Hand) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
     logs = hand.store.logs
     return {(name, part.index): entries(part) for name, log in logs.items() for part in log.partitions}
+
+
+def on_disk(machine: Machine, source: Path, target: Path) -> Path:
+    """Write what a folder in memory has to a real one."""
+    for path in machine.files.paths():
+        if source in path.parents:
+            written = target / path.relative_to(source)
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_bytes(machine.files.content(path))
+    return target
+
+
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a path one of another user: root gives it away, anybody else becomes another user."""
+    if os.geteuid():
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        os.chown(path, 65534, -1, follow_symlinks=False)
 
 
 def opened(files: FaultyFiles, path: Path) -> Hand:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.storage.formats.manifest import (
     NAME,
     CopiedLog,
@@ -14,6 +15,7 @@ from amqp_streams.storage.formats.manifest import (
     Piece,
     Small,
     Tail,
+    number_of,
 )
 from amqp_streams.storage.ports import Reached
 from tests.properties import examples
@@ -34,7 +36,13 @@ partitions = st.builds(
 )
 logs = st.builds(
     CopiedLog,
-    st.fixed_dictionaries({"name": st.text(), "uid": st.just("00ff"), "incarnation": st.text()}),
+    st.fixed_dictionaries(
+        {
+            "name": st.from_regex(LOG_NAME, fullmatch=True),
+            "uid": st.integers(0, (1 << 64) - 1).map("{:016x}".format),
+            "incarnation": st.text(),
+        }
+    ),
     st.lists(partitions, max_size=2).map(tuple),
 )
 smalls = st.builds(Small, numbers, numbers)
@@ -75,3 +83,12 @@ def test_a_manifest_of_another_version_is_refused(manifest: Manifest) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a.tmp", "x" * 65, "a\n"])
 def test_a_name_is_never_a_path(name: str) -> None:
     assert not NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "-000000000000007", "0x00000000000007", "../../../../etc/x", "7" * 17]
+)
+def test_the_number_of_a_folder_has_sixteen_digits(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number of 16 hexadecimal digits"):
+        number_of(text)
+    assert number_of("00000000000000ff") == 255
