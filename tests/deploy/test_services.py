@@ -127,8 +127,13 @@ def test_the_console_answers(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", log="events:4") as node:
         address = f"127.0.0.1:{free_port()}"
         program, *arguments = words(SERVICES["console"])
-        places = {"0.0.0.0:8081": address, "amqp://node:5672": node.url}
-        line = [str(PROGRAMS / program), *(places.get(argument, argument) for argument in arguments)]
+        line = [
+            str(PROGRAMS / program),
+            *(
+                argument.replace("0.0.0.0:8081", address).replace("amqp://node:5672", node.url)
+                for argument in arguments
+            ),
+        ]
         with (tmp_path / "console.log").open("wb") as log:
             process = subprocess.Popen(line, stdout=log, stderr=log)
         try:
