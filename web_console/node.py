@@ -47,6 +47,7 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/logs/{log}/try", with_session(trying.show)),
         Route("/logs/{log}/events", with_session(log.events)),
         Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event)),
+        Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event), methods=["POST"]),
         Route("/logs/{log}/events/{partition}/{offset:int}/{part}", with_session(log.download)),
     ]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from web_console.gateway.rows import TEXT_MAX, TITLES
 from web_console.showing.numbers import bounded, time
+from web_console.showing.snippets import Curl, as_curl
 from web_console.showing.times import time_ms
 
 EVENTS_DEFAULT: Final = 20
@@ -28,6 +29,10 @@ MARKS_MAX: Final = 1024
 GIVEN_MAX: Final = 64 << 10
 """Characters of an event that is pasted."""
 _DATA_MAX: Final = 16 << 10
+_WHOLE_MAX: Final = 1023
+"""Characters of an attribute that the gateway has not cut."""
+_ALL_MAX: Final = 49
+"""Attributes of an event of which the gateway has left out none."""
 _BODY_MAX: Final = 2048
 _ORIGINS_MAX: Final = 5
 _COMPLETED: Final = "completed"
@@ -202,6 +207,22 @@ def path_of(answer: Mapping[str, Any]) -> Path:
         _number(answer.get("matching")),
         [_place("", each) for each in _maps(answer.get("origins"), _ORIGINS_MAX)],
     )
+
+
+def curl_of(answer: Mapping[str, Any], source: Mapping[str, Any], *, with_token: bool) -> Curl:
+    """Return the command that sends the event of an answer again. `source`: the Broker or Channel."""
+    event = _map(answer.get("event"))
+    attributes = [(str(name), str(value)) for name, value in _map(event.get("attributes")).items()]
+    if not attributes:
+        return Curl(problem="A command for curl is not available: this is not a CloudEvent.")
+    if len(attributes) > _ALL_MAX or any(len(value) > _WHOLE_MAX for _, value in attributes):
+        return Curl(
+            problem="A command for curl is not available: the gateway does not show all of the attributes."
+        )
+    url = _map(_map(source.get("status")).get("address")).get("url")
+    data = event.get("data", None if "data_hex" in event else "")
+    is_whole = isinstance(data, str) and event.get("is_cut") is not True
+    return as_curl(str(url or ""), attributes, data if is_whole else None, with_token=with_token)
 
 
 def _step(each: Mapping[str, Any]) -> Step:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from web_console.gateway.api import ApiError, status_of
 from web_console.gateway.paths import (
     SUBSCRIBERS,
+    curl_of,
     given_of,
     listed_of,
     listing_of,
@@ -20,6 +21,7 @@ from web_console.gateway.paths import (
 )
 from web_console.gateway.rows import TITLES, collection
 from web_console.gateway.session import GatewaySession
+from web_console.showing.snippets import Curl
 from web_console.views.requests import form_of, now_ms, page, root_of
 
 _KINDS: Final = ("broker", "channel", "inmemorychannel")
@@ -69,10 +71,22 @@ async def event(request: Request, session: GatewaySession) -> Response:
     asked = {"partition": at[0], "offset": at[1], "limit": SUBSCRIBERS, "skip": skip}
     values: dict[str, Any] = {"position": f"{at[0]}:{at[1]}", "skip": skip, "step": SUBSCRIBERS}
     try:
-        values["path"] = path_of(await session.api.post(f"{_path(request)}/trace", asked))
+        answer = await session.api.post(f"{_path(request)}/trace", asked)
+        values |= {"path": path_of(answer), "curl": await _curl(request, session, answer)}
     except ApiError as error:
         values |= _problem(error)
     return _page(request, session, "path.html", **values)
+
+
+async def _curl(request: Request, session: GatewaySession, answer: Mapping[str, Any]) -> Curl:
+    """Return the command that sends an event again. The page is complete without it."""
+    try:
+        source = await session.api.get(_path(request))
+    except ApiError as error:
+        if error.code == 401:
+            raise
+        return Curl(problem=f"A command for curl is not available: {error}")
+    return curl_of(answer, source, with_token=not session.is_anonymous)
 
 
 async def draft(request: Request, session: GatewaySession) -> Response:

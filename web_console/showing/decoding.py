@@ -115,6 +115,18 @@ def body_bytes(message: bytes) -> bytes:
     return b"".join(message[each.start : each.end] for each in found)
 
 
+def data_of(message: bytes) -> bytes | None:
+    """Return the bytes of the data sections; None if the body is another one.
+
+    Raises:
+        WireError: the message cannot be read.
+    """
+    found = [each for each in sections(message, _SECTIONS_MAX) if each.code in _BODY]
+    if not found or found[0].code != DATA:
+        return None
+    return b"".join(_data(message, each) for each in found)
+
+
 def line(message: bytes) -> Line:
     """Return the line of an event in a list."""
     try:

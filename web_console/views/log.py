@@ -16,8 +16,10 @@ from amqp_streams.errors import AmqpStreamsError, WireError
 from service_parts.shares import Shares
 from web_console.figures.rates import skew
 from web_console.figures.watching import Watcher
+from web_console.sessions.schemas import by_avro
 from web_console.sessions.session import Session
 from web_console.showing import numbers
+from web_console.showing.avro.values import FORMS, VALUES_MAX
 from web_console.showing.decoding import body_bytes, shown
 from web_console.showing.snippets import as_command, as_python
 from web_console.showing.words import pointer
@@ -25,7 +27,7 @@ from web_console.views import reading
 from web_console.views.choosing import FILTER_MAX, FILTER_TOO_LONG, POSITION, read_chosen, without_position
 from web_console.views.logs import bytes_of, events_of, live
 from web_console.views.reading import Message, read_event, read_page
-from web_console.views.requests import console_of, now_ms, page
+from web_console.views.requests import console_of, form_of, now_ms, page
 
 _DOWNLOAD_S: Final = 120.0
 _CHUNK_BYTES: Final = 64 << 10
@@ -151,9 +153,12 @@ async def check_filter(request: Request, session: Session) -> Response:
 
 
 async def event(request: Request, session: Session) -> Response:
-    """One event, with all its sections."""
+    """One event, with all its sections. A form has an Avro schema for its body."""
     log, partition, offset = _place(request)
     found = await _message(request, session)
+    is_form, query = request.method == "POST", request.query_params
+    fields = form_of(request) if is_form else query if "schema" in query else None
+    by_schema = await by_avro(session, log, found.content, fields, keep=is_form)
     url = console_of(request).settings.url
     return page(
         request,
@@ -169,6 +174,10 @@ async def event(request: Request, session: Session) -> Response:
         shown=shown(found.content),
         command=as_command(url, log, partition, offset),
         program=as_python(url, log, partition, offset),
+        avro=by_schema,
+        forms=FORMS,
+        values_max=VALUES_MAX,
+        status=400 if is_form and by_schema.problem else 200,
     )
 
 

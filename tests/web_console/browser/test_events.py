@@ -87,6 +87,16 @@ def test_an_event_shows_all_its_sections_and_how_to_read_it(visitor: Page, conso
         visitor.get_by_role("link", name="download").last.click()
     assert download.value.path().read_bytes().startswith(b'{"celsius"')
     shoot(visitor, "event")
+    # "{" is the length -62: the bodies of this log are not Avro.
+    visitor.get_by_text("Decode the bodies of this log").click()
+    visitor.get_by_label("Avro schema as JSON").fill('"string"')
+    visitor.get_by_role("button", name="Decode").click()
+    expect(visitor.get_by_role("alert")).to_contain_text("the length -62 is negative (at byte 1)")
+    # The first bytes as they are: a schema for any body of this size.
+    visitor.get_by_label("Avro schema as JSON").fill('{"type": "fixed", "name": "Raw", "size": 15}')
+    visitor.get_by_role("button", name="Decode").click()
+    expect(visitor.locator("[aria-labelledby=avro]")).to_contain_text("7b 22 63")
+    shoot(visitor, "avro")
 
 
 def test_hostile_contents_of_an_event_are_text(

@@ -111,6 +111,8 @@ def test_an_event_leads_to_its_dead_letter_and_back(operator: Page) -> None:
     expect(alarms).to_contain_text("dead-lettered")
     expect(alarms).to_contain_text("attempt 2, status 503")
     expect(operator.locator("tr", has_text="measured").last).to_contain_text("delivered")
+    expect(operator.locator("#curl")).to_contain_text("-H 'ce-id: k-7'")
+    expect(operator.locator("#curl")).to_contain_text("/broker/default/weather")
     shoot(operator, "path")
     alarms.get_by_role("link", name="Broker lost").click()
     expect(operator.get_by_role("definition").filter(has_text="k-7").first).to_be_visible()

@@ -16,6 +16,7 @@ from web_console.gateway.paths import (
     MARKS_MAX,
     SKIP_MAX,
     SUBSCRIBERS,
+    curl_of,
     given_of,
     listed_of,
     listing_of,
@@ -40,6 +41,7 @@ _VALUES = st.recursive(
 def test_whatever_the_gateway_answers_a_page_is_made(answer: dict[str, Any]) -> None:
     listed_of(answer)
     path_of(answer)
+    curl_of(answer, answer, with_token=False)
 
 
 @given(st.dictionaries(st.sampled_from(("before", "time", "events", "id", "partition", "skip")), st.text()))
@@ -154,3 +156,34 @@ def test_lists_are_bounded() -> None:
 @pytest.mark.parametrize(("text", "at"), [("0:42", (0, 42)), (" 1:2 ", (1, 2)), ("1", None), ("a:b", None)])
 def test_a_position_is_read(text: str, at: tuple[int, int] | None) -> None:
     assert position_of(text) == at
+
+
+def _traced(**event: object) -> dict[str, Any]:
+    return {"event": {"attributes": {"id": "1", "specversion": "1.0"}, **event}}
+
+
+def test_the_command_of_an_event_has_its_data_only_if_the_gateway_shows_all_of_it() -> None:
+    source = {"status": {"address": {"url": "http://g/broker/d/b"}}}
+    whole = curl_of(_traced(data="x y"), source, with_token=True).command
+    assert "--data-raw 'x y'" in whole
+    assert "Bearer $TOKEN" in whole
+    none = curl_of(_traced(), source, with_token=False)
+    assert none.command.endswith("--data-raw ''")
+    assert "TOKEN" not in none.command
+    for event in (_traced(data="x", is_cut=True), _traced(data_hex="00 ff")):
+        assert "@event-data.bin" in curl_of(event, source, with_token=False).command
+
+
+@pytest.mark.parametrize(
+    ("answer", "source", "words"),
+    [
+        ({}, {}, "not a CloudEvent"),
+        (_traced(), {}, "the URL"),
+        (_traced(attributes={"id": "x" * 1024}), {}, "does not show all"),
+        (_traced(attributes={f"a{number}": "" for number in range(50)}), {}, "does not show all"),
+    ],
+)
+def test_an_event_without_a_command_says_why(
+    answer: dict[str, Any], source: dict[str, Any], words: str
+) -> None:
+    assert words in curl_of(answer, source, with_token=False).problem

@@ -1,8 +1,10 @@
 """The events of a Broker and their paths over HTTP: rights, mistakes, and hostile events."""
 
+import html
 import http.client
 import json
-from urllib.parse import quote, urlencode
+import shlex
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
@@ -47,6 +49,29 @@ def test_a_hostile_event_is_text_on_its_pages(admin: Person, sent: None) -> None
         assert HOSTILE not in page.text
         assert "&lt;script&gt;" in page.text
     assert "temps-kept" in shown.text
+
+
+def test_an_event_can_be_sent_again_with_the_command_of_its_page(
+    admin: Person, guarded_gateway: GatewayProcess, sent: None
+) -> None:
+    """The command's words are sent as curl sends them: curl itself is not installed everywhere."""
+    listed = admin.get(f"{SOURCE}?{urlencode({'id': HOSTILE})}")
+    place = listed.text.partition("/event?at=")[2].partition('"')[0]
+    shown = html.unescape(admin.get(f"{SOURCE}/event?at={place}").text)
+    command = shown.partition('<pre id="curl" tabindex="0">')[2].partition("</pre>")[0]
+    words = shlex.split(command.replace(" \\\n", " "))
+    assert words[:4] == ["curl", "-X", "POST", "--globoff"]
+    given = [words[at + 1] for at, word in enumerate(words) if word == "-H"]
+    headers = dict(each.split(": ", 1) for each in given)
+    assert headers.pop("authorization") == "Bearer $TOKEN"
+    assert headers["content-type"] == "application/json"
+    url = urlsplit(words[4])
+    connection = http.client.HTTPConnection(guarded_gateway.http, timeout=60)
+    data = words[words.index("--data-raw") + 1].encode()
+    connection.request("POST", url.path, data, {**headers, "authorization": f"Bearer {ADMIN}"})
+    assert connection.getresponse().status == 202
+    connection.close()
+    assert "2 events found" in admin.get(f"{SOURCE}?{urlencode({'id': HOSTILE})}").text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Bodies in Avro, decoded with a schema that a person gives. Pure."""
