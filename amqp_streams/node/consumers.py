@@ -126,12 +126,16 @@ class Consumers:
         self._states = states
         self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
         self.cursors = KeptCursors(
-            states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
+            states,
+            self.writes,
+            cursors_max=limits.cursors,
+            positions_max=limits.cursor_positions,
+            counts=self.groups.counts,
         )
         self.reading = Reading(others=others is not None)
         self._others = others
         self.lookups = Lookups()
-        self._links = links
+        self._links, self.attached = links, links.consumers_of
         self._elsewhere = elsewhere
         self._report = report
         self._steal = steal

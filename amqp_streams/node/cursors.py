@@ -17,6 +17,7 @@ from amqp_streams.streams.attach import AttachRequest, Consuming
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
 from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Run
+from amqp_streams.streams.group_counts import GroupCounts
 
 _POSITIONS_A_FLUSH: Final = 1024
 """The most positions that one part of a flush examines, in about a millisecond. A link has one position for
@@ -27,9 +28,20 @@ each of its partitions.
 class KeptCursors:
     """The cursors of all logs, and the links that move them."""
 
-    def __init__(self, states: States, writes: Writes, *, cursors_max: int, positions_max: int) -> None:
+    def __init__(
+        self,
+        states: States,
+        writes: Writes,
+        *,
+        cursors_max: int,
+        positions_max: int,
+        counts: GroupCounts | None = None,
+    ) -> None:
+        """`counts`: where groups with a cursor are counted."""
         self._writes = writes
-        self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max, positions_max=positions_max)
+        self._cursors = Cursors(
+            states.items(PREFIX), cursors_max=cursors_max, positions_max=positions_max, counts=counts
+        )
         self._followers: dict[Cursor, dict[Consuming, None]] = {}
         self._moved: dict[Consuming, None] = {}
         self._writing: dict[Consuming, None] = {}

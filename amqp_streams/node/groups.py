@@ -14,7 +14,14 @@ from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import StorageError
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
-from amqp_streams.streams.groups.epochs import epoch_change, epochs_prefix, read_epochs
+from amqp_streams.streams.group_counts import GroupCounts, KnownBy
+from amqp_streams.streams.groups.epochs import (
+    PREFIX,
+    epoch_change,
+    epoch_group,
+    epochs_prefix,
+    read_epochs,
+)
 from amqp_streams.streams.groups.ownership import Change, Claim, GroupLink, Ownership, Record
 from amqp_streams.streams.redirects import Redirected
 
@@ -24,7 +31,10 @@ Changed: TypeAlias = Callable[[StoredLog, Change, int], None]
 
 
 class Groups:
-    """The partition owners of all logs. The `Ownership` of a log is created at its first use."""
+    """The partition owners of all logs. The `Ownership` of a log is created at its first use.
+
+    `counts`: the groups that it knows; those with a cursor are added from outside.
+    """
 
     def __init__(  # noqa: PLR0917  all of it is needed
         self,
@@ -44,6 +54,10 @@ class Groups:
         self._owned: dict[str, tuple[StoredLog, Ownership]] = {}
         self._queue: deque[tuple[StoredLog, Change]] = deque()
         self._at_work = False
+        self.counts = GroupCounts()
+        # Of all logs at once: a search for each log, at its first use, would be long with many logs.
+        for key, _ in states.items(PREFIX):
+            self.counts.add(*epoch_group(key), KnownBy.CLAIM)
 
     def of(self, log: StoredLog) -> Ownership:
         """The groups of a log."""
@@ -57,6 +71,7 @@ class Groups:
                 groups_max=self._limits.groups,
                 waiting_max=self._limits.group_waiting,
                 epochs=epochs,
+                on_known=partial(self._count, log.incarnation),
             )
             self._owned[log.incarnation] = log, ownership
             found = self._known(log)
@@ -119,6 +134,7 @@ class Groups:
 
     def forget(self, incarnation: str) -> None:
         """Remove the epochs of a deleted log."""
+        self.counts.forget(incarnation)
         self._erase(key for key, _ in self._states.items(epochs_prefix(incarnation)))
 
     def _known(self, log: StoredLog) -> Ownership | None:
@@ -127,6 +143,9 @@ class Groups:
             return None
         found[1].elsewhere = self._elsewhere(log).keys()
         return found[1]
+
+    def _count(self, incarnation: str, group: str, known: bool) -> None:
+        (self.counts.add if known else self.counts.remove)(incarnation, group, KnownBy.CLAIM)
 
     def _erase(self, keys: Iterable[str]) -> None:
         changes = dict.fromkeys(keys)

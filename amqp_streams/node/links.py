@@ -4,6 +4,7 @@ Law: only links to a log's events or cursors are known by name. The names of oth
 connection.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ class Links:
 
     def __init__(self) -> None:
         self._by_log: dict[str, dict[Grant, None]] = {}
+        # Counted, not searched: a log may have thousands of links.
+        self._consumers: Counter[str] = Counter()
         self._by_name: dict[Identity, Grant | Pending] = {}
         self._names: dict[Grant | Pending, Identity] = {}
 
@@ -32,7 +35,10 @@ class Links:
             self._by_name[identity] = link
             self._names[link] = identity
         if isinstance(link, Producing | Consuming | Informing):
-            self._by_log.setdefault(link.log.name, {})[link] = None
+            links = self._by_log.setdefault(link.log.name, {})
+            if isinstance(link, Consuming) and link not in links:
+                self._consumers[link.log.name] += 1
+            links[link] = None
 
     def remove(self, link: Grant | Pending) -> bool:
         """Forget a link; returns whether it was registered by its name or its log."""
@@ -44,7 +50,10 @@ class Links:
             links = self._by_log.get(link.log.name, {})
             known = link in links
             links.pop(link, None)
+            if isinstance(link, Consuming) and known:
+                self._consumers[link.log.name] -= 1
             if not links:
+                del self._consumers[link.log.name]
                 self._by_log.pop(link.log.name, None)
             return known
         return identity is not None
@@ -52,6 +61,10 @@ class Links:
     def of(self, log: str) -> Sequence[Grant]:
         """The links on a log."""
         return tuple(self._by_log.get(log, ()))
+
+    def consumers_of(self, log: str) -> int:
+        """The number of consumer links on a log."""
+        return self._consumers[log]
 
     def consumers(self) -> Iterable[Consuming]:
         """All consumer links."""

@@ -112,7 +112,7 @@ class Node:
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self.types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
-                store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
+                store, self._logs, sync, self._consumers, self._deleted, self._elsewhere
             ).operations(),
         }
         if store.others is None:

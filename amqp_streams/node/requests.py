@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.logs import Logs
 from amqp_streams.node.lookups import Answering, asked, refreshed, sought
 from amqp_streams.node.writes import Wait, Writes
@@ -19,6 +20,7 @@ from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.storage.questions import Find, Update
 from amqp_streams.streams import info, management
+from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
 from amqp_streams.streams.redirects import Redirected
@@ -127,14 +129,14 @@ def listed(
 class LogRequests:
     """Operations on logs. `deleted` is called after a log was deleted.
 
-    `ending` is called before, and the log is deleted after the returned wait.
+    `consumers.ending` is called before, and the log is deleted after the returned wait.
     `elsewhere` returns the partitions that other containers serve.
     """
 
     store: Store
     logs: Logs
     sync: str
-    ending: Callable[[StoredLog], Wait]
+    consumers: Consumers
     deleted: Callable[[StoredLog], None]
     elsewhere: Callable[[StoredLog], Redirected]
 
@@ -198,7 +200,7 @@ class LogRequests:
                 " logs"
             )
             raise RequestError(management.BAD_REQUEST, description)
-        return (yield from self._extents(found, wanted.after_ms, request.connection))
+        return (yield from self._extents(request, found, wanted.after_ms))
 
     def _asked(
         self, request: Request, name: str, wanted: Extents
@@ -222,23 +224,34 @@ class LogRequests:
 
     def _extents(
         self,
+        request: Request,
         found: Sequence[tuple[StoredLog, Sequence[Partition]]],
         after_ms: int | None,
-        connection: int | None,
     ) -> RequestSteps:
         extents: list[Value] = []
         for log, partitions in found:
             elsewhere, entries = self.elsewhere(log), list[Value]()
             for first in range(0, len(partitions), PARTITIONS_A_STEP):
                 step = partitions[first : first + PARTITIONS_A_STEP]
-                positions = yield from sought(step, after_ms, connection)
+                positions = yield from sought(step, after_ms, request.connection)
                 entries += [
                     info.encoded(info.partition_extent(each, after_ms, elsewhere, positions.get(each.index)))
                     for each in step
                 ]
                 yield None
-            extents.append(info.log_extent(log, entries))
+            extents.append(info.log_extent(log, entries, self._use(log, request.permissions)))
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
+
+    def _use(self, log: StoredLog, permissions: Permissions) -> info.LogUse:
+        """Searches nothing: an answer may have a thousand logs, each with thousands of links and groups."""
+        counters = self.logs.counters.get(log.name)
+        events_out = 0 if counters is None else counters.events_out
+        # Who reads a log is for those who manage it, as in the lists of groups, cursors and connections.
+        if not permissions.allows(Right.MANAGE, log.name):
+            return info.LogUse(events_out)
+        # Of nodes that share a store, none knows the groups.
+        groups = None if self.store.others is not None else self.consumers.groups.counts.of(log.incarnation)
+        return info.LogUse(events_out, self.consumers.attached(log.name), groups)
 
     def update(self, request: Request) -> RequestSteps:
         """Change the settings of a log."""
@@ -268,7 +281,7 @@ class LogRequests:
         marked = yield from self._managed(request)
         # In this order: a crash after the mark lets the next start complete what is missing. Without the mark
         # (a full disk), cursors of the deleted log may stay in the file, which is better than the log itself.
-        yield self.ending(marked)
+        yield self.consumers.ending(marked)
         change = self._delete(marked, request.connection)
         yield from self.logs.changing(marked.name, change, request.connection)
         return Answer(management.NO_CONTENT, "deleted", {})

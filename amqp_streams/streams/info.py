@@ -4,7 +4,7 @@ Law: the entry of a partition is encoded in the step that reads the partition, s
 encoding of the whole answer at the end only copies bytes.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from amqp_streams import names
 from amqp_streams.log_settings import LOG_SETTINGS
@@ -38,9 +38,30 @@ def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> Step
     }
 
 
-def log_extent(log: StoredLog, partitions: list[Value]) -> dict[Value, Value]:
+class LogUse(NamedTuple):
+    """How a log is read from this node. None: the answer does not have it.
+
+    `events_out`: sent to consumers since the node started. `consumers`: links that read it.
+    """
+
+    events_out: int
+    consumers: int | None = None
+    groups: int | None = None
+
+
+def log_extent(log: StoredLog, partitions: list[Value], use: LogUse) -> dict[Value, Value]:
     """The entry of a log, with the entries of its partitions (`partition_extent`)."""
-    return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: partitions}
+    entry: dict[Value, Value] = {
+        names.NAME: log.name,
+        names.INFO_INCARNATION: log.incarnation,
+        names.INFO_PARTITIONS: partitions,
+        names.EXTENT_EVENTS_OUT: ULong(use.events_out),
+    }
+    if use.consumers is not None:
+        entry[names.EXTENT_CONSUMERS] = ULong(use.consumers)
+    if use.groups is not None:
+        entry[names.EXTENT_GROUPS] = ULong(use.groups)
+    return entry
 
 
 def partition_extent(

@@ -1,5 +1,7 @@
 """The views of a log over HTTP: rights, and odd requests."""
 
+import json
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -154,3 +156,17 @@ def test_half_a_surrogate_pair_in_the_json_of_an_event_can_be_shown(
         client.management.delete_log("odd")
     assert answer.status == 200
     assert "\\ud800" in answer.text
+
+
+@pytest.mark.parametrize(("user", "shown"), [("admin", r"\d+"), ("reader", "-")])
+def test_who_reads_a_log_is_a_dash_without_the_right_to_manage_it(
+    person: Person, user: str, shown: str
+) -> None:
+    person.log_in(user, PASSWORD)
+    for figure in ("consumers", "groups"):
+        assert re.search(rf'data-figure="{figure}">{shown}</td>', person.get("/logs?find=temps").text)
+    with person.open_stream("/figures?log=temps") as stream:
+        line = next(each for each in stream.answer if b'"temps"' in each)
+    figures = json.loads(line.removeprefix(b"data: "))["temps"]
+    assert all(re.fullmatch(shown, figures[figure]) for figure in ("consumers", "groups"))
+    assert re.fullmatch(r"-|.*/s", figures["out"])

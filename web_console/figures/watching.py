@@ -19,8 +19,10 @@ from web_console.showing.words import sentence
 
 LOGS_MAX: Final = 100
 """Logs of one view."""
-_HISTORIES_MAX: Final = 400
-"""Logs and partitions of which a session keeps rates."""
+_HISTORIES_MAX: Final = 600
+"""Rates that a session keeps: two of each log, and one of each partition."""
+OUT: Final = "out"
+"""In the place of a partition: the events that consumers got from the log."""
 _TRENDS_MAX: Final = 400
 """Trends of one question."""
 PERIOD_S: Final = 1.0
@@ -112,7 +114,7 @@ class Watcher:
         return self._asked.get(key, Asked())
 
     def history(self, log: str, partition: str = "") -> History:
-        """The rates of a log, or of one of its partitions."""
+        """The rates of a log, of what consumers got from it (`OUT`), or of one of its partitions."""
         return self._histories.get((log, partition), History())
 
     async def close(self) -> None:
@@ -146,6 +148,8 @@ class Watcher:
         detailed = frozenset[str]().union(*(view.logs for view in self._views if view.partitions))
         for name, extent in extents.items():
             self._note(name, "", now, sum(each.next for each in extent.partitions))
+            if extent.events_out is not None:
+                self._note(name, OUT, now, extent.events_out)
             if name in detailed:
                 for each in extent.partitions:
                     self._note(name, each.partition, now, each.next)

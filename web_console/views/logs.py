@@ -11,7 +11,7 @@ from starlette.responses import Response
 from amqp_streams import names
 from amqp_streams.client import LogExtent, LogSummary
 from web_console.figures.stream import KEEP_ALIVE, server_event
-from web_console.figures.watching import LOGS_MAX, Watcher
+from web_console.figures.watching import LOGS_MAX, OUT, Watcher
 from web_console.sessions.session import Session
 from web_console.showing import numbers
 from web_console.showing.paging import number_of, page_of
@@ -78,6 +78,15 @@ def _row(one: Listed, extent: LogExtent | None) -> dict[str, object]:
         "events": numbers.count(None if extent is None else events_of(extent)),
         "bytes": numbers.size(None if extent is None else bytes_of(extent)),
         "kept": one.kept,
+        **_readers(extent),
+    }
+
+
+def _readers(extent: LogExtent | None) -> dict[str, str]:
+    """A dash for what the node does not send to this user."""
+    return {
+        "consumers": numbers.count(None if extent is None else extent.consumers),
+        "groups": numbers.count(None if extent is None else extent.groups),
     }
 
 
@@ -111,6 +120,8 @@ def _figures(watcher: Watcher, name: str) -> dict[str, str]:
         "events": numbers.count(events_of(extent)),
         "bytes": numbers.size(bytes_of(extent)),
         "rate": numbers.rate(history.rate),
+        "out": numbers.rate(None if extent.events_out is None else watcher.history(name, OUT).rate),
+        **_readers(extent),
         "spark": spark_points([rate for _, rate in history.rates]),
     }
 

@@ -4,7 +4,7 @@ works without a node.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, cast
@@ -44,6 +44,7 @@ from service_parts.extras import needs_extra
 _FORBIDDEN: Final = 403
 _LOOK_S: Final = 1.0
 """The time between the two looks of `--rates`."""
+_RATES: Final = ("EVENTS/S", "OUT/S", "CONSUMERS", "GROUPS")
 _ASKED_MAX: Final = 1024
 """The most partitions in one request for figures: the node answers a request in one loop iteration."""
 
@@ -83,7 +84,11 @@ def create(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
 
 
 @log.command("list")
-@click.option("--rates", is_flag=True, help="Look twice, a second apart, and show new events per second.")
+@click.option(
+    "--rates",
+    is_flag=True,
+    help="Look twice, a second apart: show events in and out per second, consumers and groups.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def list_(*, rates: bool, as_json: bool, endpoint: Endpoint) -> None:
@@ -95,13 +100,20 @@ def list_(*, rates: bool, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams log list --rates
       amqp-streams log list --json | jq -r '.logs[].name'
     """
-    (logs, extents), per_second = run(_looked(endpoint, rates=rates))
+    (logs, extents), per_second, out_per_second = run(_looked(endpoint, rates=rates))
     if as_json:
         print_json(
             {
                 "logs": [
                     _summary_json(one, extents.get(one.name))
-                    | ({"events_per_second": per_second.get(one.name)} if rates else {})
+                    | (
+                        {
+                            "events_per_second": per_second.get(one.name),
+                            "events_out_per_second": out_per_second.get(one.name),
+                        }
+                        if rates
+                        else {}
+                    )
                     for one in logs
                 ]
             }
@@ -112,33 +124,60 @@ def list_(*, rates: bool, as_json: bool, endpoint: Endpoint) -> None:
             one.name,
             one.partitions,
             *_figures(extents.get(one.name)),
-            *((per_second.get(one.name),) if rates else ()),
+            *(
+                (
+                    per_second.get(one.name),
+                    out_per_second.get(one.name),
+                    *_readers(extents.get(one.name)).values(),
+                )
+                if rates
+                else ()
+            ),
             _kept(one),
         )
         for one in logs
     ]
-    columns = ("LOG", "PARTITIONS", "EVENTS", "BYTES", *(("EVENTS/S",) if rates else ()), "KEPT")
+    columns = ("LOG", "PARTITIONS", "EVENTS", "BYTES", *(_RATES if rates else ()), "KEPT")
     print_table(columns, rows)
 
 
 async def _looked(
     endpoint: Endpoint, *, rates: bool
-) -> tuple[tuple[list[LogSummary], dict[str, LogExtent]], dict[str, float]]:
-    """All logs and, if asked for, the events that each gets per second."""
+) -> tuple[tuple[list[LogSummary], dict[str, LogExtent]], dict[str, float], dict[str, float]]:
+    """All logs and, if asked for, the events that each gets per second, and that consumers get from it."""
     async with opened(endpoint) as client:
         if not rates:
-            return await listed(client), {}
+            return await listed(client), {}, {}
         started = time.monotonic()
         _, before = await listed(client)
         await asyncio.sleep(_LOOK_S)
         elapsed = time.monotonic() - started
         logs, after = await listed(client)
     # Retention moves the first offset, never the next one.
-    return (logs, after), {
-        name: round((_next(extent) - _next(before[name])) / elapsed, 1)
-        for name, extent in after.items()
+    rates_in = _rates(before, after, elapsed, _next)
+    return (logs, after), rates_in, _rates(before, after, elapsed, lambda extent: extent.events_out)
+
+
+def _rates(
+    before: dict[str, LogExtent],
+    after: dict[str, LogExtent],
+    elapsed: float,
+    count: Callable[[LogExtent], int | None],
+) -> dict[str, float]:
+    rates = {}
+    for name, extent in after.items():
+        first, last = None if name not in before else count(before[name]), count(extent)
         # A log that was deleted and created again begins at 0.
-        if name in before and _next(extent) >= _next(before[name])
+        if first is not None and last is not None and last >= first:
+            rates[name] = round((last - first) / elapsed, 1)
+    return rates
+
+
+def _readers(extent: LogExtent | None) -> dict[str, int | None]:
+    """None for what the node does not send to this user."""
+    return {
+        "consumers": None if extent is None else extent.consumers,
+        "groups": None if extent is None else extent.groups,
     }
 
 
@@ -196,6 +235,8 @@ def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object
         "partitions": one.partitions,
         "events": None if extent is None else _events(extent),
         "bytes": None if extent is None else sum(each.bytes for each in extent.partitions),
+        "events_out": None if extent is None else extent.events_out,
+        **_readers(extent),
         **{
             setting.field: plain(one.details.get(setting.name)) for setting in LOG_SETTINGS if setting.in_info
         },

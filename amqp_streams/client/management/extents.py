@@ -40,11 +40,19 @@ class LogExtent:
     """The bounds of a log's partitions.
 
     `incarnation` distinguishes it from other logs of the same name, earlier or later.
+
+    `events_out`: events that the node has sent to consumers since it started. `consumers`: links to this node
+    that read the log. `groups`: its consumer groups. They are None if the node does not send them: an earlier
+    version sends none of them, `consumers` and `groups` need the right `manage`, and nodes on Kafka send no
+    `groups`.
     """
 
     log: str
     incarnation: str
     partitions: tuple[PartitionExtent, ...]
+    events_out: int | None = None
+    consumers: int | None = None
+    groups: int | None = None
 
 
 async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
@@ -102,7 +110,14 @@ def read_extents(answer: Mapping[str, object]) -> dict[str, LogExtent]:
 
 def _extent(entry: Any) -> LogExtent:
     partitions = tuple(_partition(each) for each in _list(entry[names.INFO_PARTITIONS]))
-    return LogExtent(str(entry[names.NAME]), str(entry[names.INFO_INCARNATION]), partitions)
+    return LogExtent(
+        str(entry[names.NAME]),
+        str(entry[names.INFO_INCARNATION]),
+        partitions,
+        _number(entry.get(names.EXTENT_EVENTS_OUT)),
+        _number(entry.get(names.EXTENT_CONSUMERS)),
+        _number(entry.get(names.EXTENT_GROUPS)),
+    )
 
 
 def _partition(entry: Any) -> PartitionExtent:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.storage.ports import Partition, Use
+from amqp_streams.streams.group_counts import GroupCounts, KnownBy
 
 PREFIX: Final = "cursor/"
 """The key of a state is this prefix, the log's incarnation, a slash, and the cursor's id."""
@@ -103,8 +104,9 @@ class Cursors:
         *,
         cursors_max: int = 10_000,
         positions_max: int = 2_000_000,
+        counts: GroupCounts | None = None,
     ) -> None:
-        """Load the states whose keys begin with `PREFIX`.
+        """Load the states whose keys begin with `PREFIX`. `counts`: where groups with a cursor are counted.
 
         Raises:
             StorageError: a later version wrote one of them.
@@ -113,6 +115,7 @@ class Cursors:
         self._cursors_max: Final = cursors_max
         self._positions_max: Final = positions_max
         self._positions = 0
+        self._counts: Final = GroupCounts() if counts is None else counts
         self._by_id: dict[tuple[str, str], Cursor] = {}
         self._cursors: dict[CursorKey, Cursor] = {}
         self._of_log: dict[str, dict[CursorKey, Cursor]] = {}
@@ -221,6 +224,8 @@ class Cursors:
             del of_log[cursor.key]
             if not of_log:
                 del self._of_log[cursor.key.incarnation]
+            if cursor.key.group is not None:
+                self._counts.remove(cursor.key.incarnation, cursor.key.group, KnownBy.CURSOR)
         return dict.fromkeys(cursor.key.state for cursor in gone)
 
     def find(self, key: CursorKey) -> Cursor | None:
@@ -249,6 +254,8 @@ class Cursors:
         self._by_id[cursor.key.incarnation, cursor.id] = cursor
         self._positions += len(cursor.positions)
         self._cursors[cursor.key] = self._of_log.setdefault(cursor.key.incarnation, {})[cursor.key] = cursor
+        if cursor.key.group is not None:
+            self._counts.add(cursor.key.incarnation, cursor.key.group, KnownBy.CURSOR)
         return cursor
 
     def _changes(self, cursors: Iterable[Cursor]) -> Changes:

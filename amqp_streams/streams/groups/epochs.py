@@ -39,6 +39,12 @@ def read_epochs(incarnation: str, items: Iterable[tuple[str, bytes]]) -> Mapping
     return found
 
 
+def epoch_group(key: str) -> tuple[str, str]:
+    """The incarnation of the log and the name of the group in the key of an epoch."""
+    incarnation, _, rest = key.removeprefix(PREFIX).partition("/")
+    return incarnation, rest.partition("/")[2]
+
+
 def _decoded(key: str, value: bytes) -> int:
     try:
         fields = json.loads(value)

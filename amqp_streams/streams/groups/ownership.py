@@ -6,7 +6,7 @@ is assigned to a waiting link at once. Pure: time is an argument (of a monotonic
 carry out are returned in order.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from amqp_streams import names
@@ -55,8 +55,12 @@ class Ownership:
         groups_max: int = 1000,
         waiting_max: int = 1024,
         epochs: Mapping[tuple[str, int], int] | None = None,
+        on_known: Callable[[str, bool], None] = lambda _group, _known: None,
     ) -> None:
         """`epochs`: those recorded, by group and partition.
+
+        `on_known` is called with each group that it knows from now on (true), or no longer (false). It knows
+        those of `epochs` from the beginning.
 
         `settings` and `elsewhere` may be replaced at any time.
         """
@@ -67,6 +71,7 @@ class Ownership:
         self._groups_max: Final = groups_max
         self._waiting_max: Final = waiting_max
         self._groups: dict[str, Group] = {}
+        self._on_known: Final = on_known
         self._writing: dict[GroupLink, Slot] = {}
         self._links = [0] * partitions
         self._taken = 0
@@ -92,6 +97,7 @@ class Ownership:
                 )
                 raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
             group = self._groups[claim.group] = Group(claim.group)
+            self._on_known(claim.group, True)
         try:
             if claim.partition is not None:
                 return self._claim_one(group, claim, claim.partition, now_ms)
@@ -158,7 +164,8 @@ class Ownership:
     def remove(self, group: str) -> None:
         """Forget a group and its epochs. The caller has checked that it has no links (`links`)."""
         assert not self.links(group), "a group in use must not be removed"
-        self._groups.pop(group, None)
+        if self._groups.pop(group, None) is not None:
+            self._on_known(group, False)
 
     # -- views
 
@@ -363,6 +370,7 @@ class Ownership:
         group = self._groups.get(name)
         if group is not None and group.idle:
             del self._groups[name]
+            self._on_known(name, False)
 
 
 def _next_taker(group: Group, kept_for: Collection[str | None]) -> GroupLink | None:

@@ -52,6 +52,8 @@ class FakeNode:
 
     logs: dict[str, list[list[Event]]] = field(default_factory=dict)
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
+    uses: dict[str, tuple[int | None, int | None, int | None]] = field(default_factory=dict)
+    """Events out, consumers and groups of logs of which the node sends them."""
     refuse: bytes | None = None
     opened: list[dict[str, object]] = field(default_factory=list)
     endpoints: list[Endpoint] = field(default_factory=list)
@@ -123,6 +125,7 @@ class FakeClient(_Entered):
                     PartitionExtent(str(n), 0, len(one), 100 * len(one), None, None, "running")
                     for n, one in enumerate(self._node.logs[log])
                 ),
+                *self._node.uses.get(log, ()),
             )
             for log in logs
         }

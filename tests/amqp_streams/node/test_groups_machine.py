@@ -9,6 +9,7 @@ Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
 from itertools import count
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -430,6 +431,14 @@ class Crashing(RuleBasedStateMachine):
             hold = ownership.owner(group, index)
             assert hold is not None
             assert hold.member == link.request.member
+
+    @invariant()
+    def readers_are_counted_as_a_walk_finds_them(self) -> None:
+        listed = self.node.manage(Request("QUERY", names.GROUP_TYPE, "", {}, None, None, log="log"))
+        extents = self.node.manage(Request(names.EXTENTS, names.LOG_TYPE, "log", {}, None, None))
+        found = cast("Any", extents.body)[names.EXTENT_LOGS][0]
+        assert found[names.EXTENT_GROUPS] == len(cast("Any", listed.body)["groups"])
+        assert found[names.EXTENT_CONSUMERS] == sum(1 for _ in self.node.consumers())
 
 
 def key_of(link: Link) -> CursorKey:

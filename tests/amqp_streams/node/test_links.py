@@ -4,7 +4,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.node.links import Links
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.attach import Kept, Managing, Pending, Producing, Replying
-from tests.amqp_streams.node.bench import attach
+from tests.amqp_streams.node.bench import Bench, attach
 
 LOG = StoredLog("temps", LogSettings(), "i", ())
 
@@ -36,3 +36,19 @@ def test_management_and_reply_links_have_no_name_in_the_node() -> None:
         links.add(request, link)
         assert links.rival(request) is None
         assert not links.remove(link)
+
+
+def test_consumers_of_a_log_are_counted_once_from_their_attach_to_their_end() -> None:
+    bench = Bench()
+    consumers = [bench.consume(), bench.consume()]
+    links, other = Links(), Producing(LOG, None)
+    for link in (consumers[0], consumers[0], consumers[1]):
+        links.add(link.request, link)
+    links.add(attach(), other)
+    assert (links.consumers_of("temps"), links.consumers_of("other")) == (2, 0)
+    assert links.remove(consumers[0])
+    assert not links.remove(consumers[0])
+    assert links.consumers_of("temps") == 1
+    links.remove(consumers[1])
+    links.remove(other)
+    assert links.consumers_of("temps") == 0

@@ -11,11 +11,13 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import requests
 from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, carry_out, listed
+from amqp_streams.policy import AccessRule, Right
+from amqp_streams.streams.access import Access
 from amqp_streams.streams.management import CONFLICT, Answer, Request, RequestError
 from amqp_streams.streams.steps import Steps, finish
 from amqp_streams.wire.codec import decode, encode
-from amqp_streams.wire.types import Value
-from tests.amqp_streams.node.bench import Bench
+from amqp_streams.wire.types import ULong, Value
+from tests.amqp_streams.node.bench import Bench, member
 
 
 def request(operation: str = "READ", type_: str = "t") -> Request:
@@ -132,3 +134,60 @@ def test_extents_name_each_log_and_partition_once_and_are_bounded_in_their_produ
     )
     assert answer.status == 200
     assert steps == 5
+
+
+def use(bench: Bench, user: str | None = None) -> dict[str, Any]:
+    """What EXTENTS says of the use of the log `temps`."""
+    request = Request(names.EXTENTS, names.LOG_TYPE, "temps", {}, "me", 1)
+    log = cast("Any", read(bench.node.manage(request, user)))["logs"][0]
+    return {key: log[key] for key in ("events-out", "consumers", "groups") if key in log}
+
+
+def test_extents_say_how_a_log_is_read_from_its_first_group_to_its_end() -> None:
+    bench = Bench()
+    assert use(bench) == {"events-out": 0, "consumers": 0, "groups": 0}
+    plain, first = bench.consume(), bench.consume(member(durable=True))
+    bench.consume(member("h", partition=1, epoch=ULong(3)))
+    bench.consume(member("", partition=0, epoch=ULong(3)))  # an epoch without a group
+    bench.node.counters["temps"].events_out = 7
+    assert use(bench) == {"events-out": 7, "consumers": 4, "groups": 2}
+    for link in (plain, first):
+        bench.detach(link)
+    assert use(bench) == {"events-out": 7, "consumers": 2, "groups": 2}
+    bench.flush()
+    bench.restart()
+    # One has a cursor on the disk, the other one an epoch.
+    assert use(bench) == {"events-out": 0, "consumers": 0, "groups": 2}
+    for group, left in (("g", 1), ("h", 0)):
+        assert bench.manage("DELETE", group, names.GROUP_TYPE, log="temps")[0] == 204
+        assert use(bench)["groups"] == left
+
+
+def test_a_log_that_is_created_again_has_none_of_the_groups_before() -> None:
+    bench = Bench()
+    bench.consume(member(durable=True, partition=1, epoch=ULong(3)))
+    assert use(bench)["groups"] == 1
+    bench.complete()
+    assert bench.manage("DELETE", "temps")[0] == 204
+    bench.node.create("temps", LogSettings())
+    assert use(bench) == {"events-out": 0, "consumers": 0, "groups": 0}
+
+
+def test_who_reads_a_log_is_for_those_who_manage_it() -> None:
+    bench = Bench(
+        access=Access(
+            [
+                AccessRule(users=("ann",), logs=("temps",), allow=(Right.INFO, Right.RECEIVE)),
+                AccessRule(users=("bob",), logs=("temps",), allow=(Right.MANAGE,)),
+            ]
+        )
+    )
+    assert use(bench, "ann") == {"events-out": 0}
+    assert use(bench, "bob") == {"events-out": 0, "consumers": 0, "groups": 0}
+
+
+def test_of_nodes_that_share_a_store_none_counts_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.consume()
+    monkeypatch.setattr(bench.store, "others", object())
+    assert use(bench) == {"events-out": 0, "consumers": 1}

@@ -6,7 +6,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.info import log_extent, log_info, partition_extent, value_message
+from amqp_streams.streams.info import LogUse, log_extent, log_info, partition_extent, value_message
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.streams.steps import PARTITIONS_A_STEP, finish
 from amqp_streams.testing import MemoryStore, Uneven
@@ -112,8 +112,11 @@ def test_an_extent_reports_bounds_as_numbers_also_of_an_empty_partition(
     log: StoredLog, append: Append
 ) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
-    extent = log_extent(log, [partition_extent(each, None) for each in log.partitions[:2]])
+    extent = log_extent(log, [partition_extent(each, None) for each in log.partitions[:2]], LogUse(5))
     assert (extent["name"], extent["incarnation"]) == (log.name, log.incarnation)
+    assert extent["events-out"] == ULong(5)
+    assert not {"consumers", "groups"} & extent.keys()
+    assert log_extent(log, [], LogUse(5, 0, 2)).items() >= {"consumers": ULong(0), "groups": ULong(2)}.items()
     assert extent["partitions"] == [
         {
             "partition": Symbol("0"),

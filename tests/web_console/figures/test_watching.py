@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from amqp_streams.client import Client, ManagementError
+from amqp_streams.client import Client, LogExtent, ManagementError
 from web_console.figures import watching
-from web_console.figures.watching import Question, Watcher
+from web_console.figures.watching import OUT, Question, Watcher
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +90,28 @@ async def test_a_question_that_fails_or_does_not_end_disturbs_no_other(
         assert watcher.asked(("good",)).error is None
         assert watcher.latest.problem is None
     await watcher.close()
+
+
+class Reading:
+    """A node whose log was read up to `events_out`; None: a node that does not send it."""
+
+    def __init__(self, events_out: int | None) -> None:
+        self.events_out = events_out
+
+    async def extents(self, logs: list[str], **_: object) -> dict[str, LogExtent]:
+        if self.events_out is not None:
+            self.events_out += 100
+        return {log: LogExtent(log, "i", (), self.events_out) for log in logs}
+
+
+@pytest.mark.parametrize("events_out", [0, None])
+async def test_what_consumers_got_has_a_rate_of_its_own(events_out: int | None) -> None:
+    watcher = Watcher(cast("Client", Reading(events_out)))
+    async with watcher.view(frozenset({"temps"})) as view:
+        while watcher.history("temps").rate is None:
+            await view.changed.wait()
+            view.changed.clear()
+        out = watcher.history("temps", OUT).rate
+    await watcher.close()
+    assert watcher.history("temps").rate == 0
+    assert (out is None) if events_out is None else (out is not None and out > 0)

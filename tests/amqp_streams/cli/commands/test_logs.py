@@ -9,6 +9,8 @@ from amqp_streams.client import Event
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import FakeNode
 
+RATES = ("EVENTS/S", "OUT/S", "CONSUMERS", "GROUPS")
+
 
 def test_a_log_is_made_with_what_people_write(node: FakeNode, run: Run) -> None:
     words = [
@@ -66,22 +68,31 @@ def test_rates_are_of_two_looks(node: FakeNode, run: Run, monkeypatch: pytest.Mo
         assert seconds == 1.0
         node.logs["temps"][0] += [Event(b"x")] * 30
         node.logs["young"] = [[Event(b"x")]]
+        node.uses["temps"] = (48, 2, 1)
 
+    node.uses["temps"] = (8, 3, 1)
     monkeypatch.setattr("amqp_streams.cli.commands.logs.asyncio", SimpleNamespace(sleep=sleep))
     ticks = iter([10.0, 12.0])
     monkeypatch.setattr("amqp_streams.cli.commands.logs.time", SimpleNamespace(monotonic=lambda: next(ticks)))
     found = json.loads(run("log", "list", "--rates", "--json").stdout)["logs"]
     assert {one["name"]: one["events_per_second"] for one in found} == {"temps": 15.0, "young": None}
+    assert {one["name"]: one["events_out_per_second"] for one in found} == {"temps": 20.0, "young": None}
 
 
 def test_the_rates_are_a_column(node: FakeNode, run: Run) -> None:
     lines = [line.split() for line in run("log", "list", "--rates").stdout.splitlines()]
-    assert lines[0] == ["LOG", "PARTITIONS", "EVENTS", "BYTES", "EVENTS/S", "KEPT"]
-    assert lines[1][-2:] == ["0.00", "forever"]
+    assert lines[0] == ["LOG", "PARTITIONS", "EVENTS", "BYTES", *RATES, "KEPT"]
+    assert lines[1][-5:] == ["0.00", "-", "-", "-", "forever"]
+    # Consumers and groups need the right `manage`.
+    node.uses["temps"] = (8, None, None)
+    assert run("log", "list", "--rates").stdout.split()[-5:] == ["0.00", "0.00", "-", "-", "forever"]
+    node.uses["temps"] = (8, 3, 1)
+    assert run("log", "list", "--rates").stdout.split()[-5:] == ["0.00", "0.00", "3", "1", "forever"]
 
 
 def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
     node.logs["a"] = [[Event(b"x")] * 3]
+    node.uses["a"] = (9, 2, 1)
     node.settings["a"] = {"retention-ms": 604_800_000, "retention-bytes": 1 << 20}
     assert [line.split() for line in run("log", "list").stdout.splitlines()] == [
         ["LOG", "PARTITIONS", "EVENTS", "BYTES", "KEPT"],
@@ -89,7 +100,8 @@ def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
         ["temps", "2", "0", "0", "B", "forever"],
     ]
     assert json.loads(run("log", "list", "--json").stdout)["logs"][0] == {
-        "name": "a", "partitions": 1, "events": 3, "bytes": 300, "retention_ms": 604_800_000,
+        "name": "a", "partitions": 1, "events": 3, "bytes": 300, "events_out": 9, "consumers": 2,
+        "groups": 1, "retention_ms": 604_800_000,
         "retention_bytes": 1 << 20,
     }  # fmt: skip
 

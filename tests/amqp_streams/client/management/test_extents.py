@@ -46,6 +46,9 @@ async def test_extents_are_numbers_for_all_partitions_of_all_logs_at_once(node: 
         logs[0],
         infos[logs[0]].incarnation or "",
         tuple(PartitionExtent(str(index), 0, 0, 0, None, None, "running") for index in range(2)),
+        events_out=0,
+        consumers=0,
+        groups=0,
     )
     full, told = extents[logs[1]].partitions[1], infos[logs[1]].partitions[1]
     assert (full.earliest, full.next, full.bytes) == (0, 7, told.bytes)
@@ -54,6 +57,35 @@ async def test_extents_are_numbers_for_all_partitions_of_all_logs_at_once(node: 
         told.last_timestamp_ms,
     )
     assert full.bytes > 0
+
+
+async def test_extents_say_what_consumers_got_and_who_reads(node: RunningNode) -> None:
+    log = f"log-{uuid4().hex}"
+    async with connect(node.url) as client:
+        await client.management.create_log(log)
+        async with client.producer(log) as producer:
+            await producer.post_batch([Event(number) for number in range(7)])
+        async with (
+            client.consumer(log, start=EARLIEST) as one,
+            client.group_consumer(log, "g", start=EARLIEST) as other,
+        ):
+            for consumer in (one, other):
+                for _ in range(7):
+                    await anext(consumer)
+            found = (await client.extents(log))[log]
+        left = (await client.extents(log))[log]
+    assert (found.events_out, found.consumers, found.groups) == (14, 2, 1)
+    # The group has a cursor.
+    assert (left.events_out, left.consumers, left.groups) == (14, 0, 1)
+
+
+def test_an_earlier_node_sends_no_figures_of_readers() -> None:
+    """A user without the right `manage` gets the first one only."""
+    entry = {"name": "log", "incarnation": "i", "partitions": []}
+    assert read_extents({"logs": [entry]}) == {"log": LogExtent("log", "i", ())}
+    assert read_extents({"logs": [entry | {"events-out": 7}]})["log"] == LogExtent("log", "i", (), 7)
+    full = entry | {"events-out": 7, "consumers": 2, "groups": 1}
+    assert read_extents({"logs": [full]})["log"] == LogExtent("log", "i", (), 7, 2, 1)
 
 
 @pytest.mark.parametrize(("at_once", "requests"), [(10, 1), (5, 3), (1, 19)])

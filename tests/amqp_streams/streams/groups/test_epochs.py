@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import STATE_KEY_BYTES_MAX
 from amqp_streams.streams.groups.claims import GROUP_CHARACTERS_MAX
-from amqp_streams.streams.groups.epochs import epoch_change, epochs_prefix, read_epochs
+from amqp_streams.streams.groups.epochs import PREFIX, epoch_change, epoch_group, epochs_prefix, read_epochs
 from amqp_streams.testing.memory_states import MemoryStates
 
 group_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -25,6 +25,8 @@ def test_recorded_epochs_are_read_back_for_their_log_alone(
         states.write(epoch_change(incarnation, group, partition, epoch))
     for each in ("i", "in", "other"):
         assert read_epochs(each, states.items(epochs_prefix(each))) == (epochs if each == incarnation else {})
+    found = {epoch_group(key) for key, _ in states.items(PREFIX)}
+    assert found == {(incarnation, group) for group, _ in epochs}
 
 
 def test_the_longest_name_makes_a_key_that_the_states_take() -> None:

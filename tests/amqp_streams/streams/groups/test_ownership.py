@@ -308,6 +308,20 @@ def test_epochs_recorded_earlier_are_known_from_the_start() -> None:
     assert owned.claim(any_of("a"), 0)[0].epoch == 9, "told in every attach to a group"
 
 
+def test_the_groups_that_it_knows_are_reported_as_they_come_and_go() -> None:
+    told: list[tuple[str, bool]] = []
+    owned = Ownership(
+        1, GroupSettings(wait_ms=0), epochs={("old", 0): 9}, on_known=lambda *one: told.append(one)
+    )
+    (link,) = joined(owned, "a")
+    assert told == [("g", True)]
+    owned.release(link, 0)
+    owned.remove("old")
+    owned.remove("never")
+    assert told == [("g", True), ("g", False), ("old", False)]
+    assert owned.groups() == []
+
+
 def test_a_member_assigned_by_the_node_can_be_evicted_by_an_epoch() -> None:
     owned = ownership(1)
     (old,) = joined(owned, "a")
