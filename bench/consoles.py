@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for name in options.part or PARTS:
         size, part = PARTS[name]
-        with tempfile.TemporaryDirectory(prefix="consoles-") as folder:
+        with tempfile.TemporaryDirectory(prefix="consoles-", ignore_cleanup_errors=True) as folder:
             count = max(1, round(size * options.share))
             found = asyncio.run(_run(part, Path(folder), count, options.seconds))
         print(json.dumps({"part": name, **asdict(found)}) if options.json else words(found), flush=True)
