@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SAMPLES_MAX: Final = 120
-"""How many rates are kept for plots, one for each second."""
+"""How many rates are kept for plots, at most one for each second: those of two minutes."""
 _WINDOW_S: Final = 3.0
 """The time over which a rate is measured, so that it does not jump between two reads."""
 
@@ -31,6 +31,8 @@ class History:
             self.counts.popleft()
         if (rate := self.rate) is not None:
             self.rates.append((now_s, rate))
+            while now_s - self.rates[0][0] > SAMPLES_MAX:
+                self.rates.popleft()
 
     @property
     def rate(self) -> float | None:

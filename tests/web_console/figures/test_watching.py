@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from amqp_streams.client import Client, LogExtent, ManagementError
+from amqp_streams.client import Client, LogExtent, ManagementError, PartitionExtent
 from web_console.figures import watching
 from web_console.figures.watching import OUT, Question, Watcher
 
@@ -115,3 +115,29 @@ async def test_what_consumers_got_has_a_rate_of_its_own(events_out: int | None) 
     await watcher.close()
     assert watcher.history("temps").rate == 0
     assert (out is None) if events_out is None else (out is not None and out > 0)
+
+
+class Wide:
+    """A node with a log of many partitions, which gets an event in each between two readings."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.readings = count, 0
+
+    async def extents(self, logs: list[str], **_: object) -> dict[str, LogExtent]:
+        self.readings += 1
+        partitions = tuple(
+            PartitionExtent(str(number), 0, self.readings, 1, None, None, "open")
+            for number in range(self.count)
+        )
+        return {log: LogExtent(log, "i", partitions) for log in logs}
+
+
+async def test_each_of_a_thousand_partitions_has_a_rate() -> None:
+    node = Wide(1024)
+    watcher = Watcher(cast("Client", node))
+    async with watcher.view(frozenset({"wide"}), partitions=True) as view:
+        while node.readings < 3:
+            await view.changed.wait()
+            view.changed.clear()
+    await watcher.close()
+    assert all((watcher.history("wide", str(number)).rate or 0) > 0 for number in range(1024))
