@@ -139,7 +139,10 @@ async def test_a_node_that_falls_silent_is_left_by_the_next_question(
 
 async def test_a_client_without_another_endpoint_waits(node: RunningNode) -> None:
     async with Mute(node).serving() as mute, connect(mute.url, retry=QUICK) as client:
+        await client.connect()
+        # On a busy machine, a first attempt may have taken too long.
+        attempts = mute.connections
         with pytest.raises(TimedOutError):
             await client.info("temps", timeout=3 * LIMIT_S)
         assert client.connected
-        assert mute.connections == 1
+        assert mute.connections == attempts
