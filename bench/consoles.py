@@ -137,7 +137,7 @@ async def looked(
         await page.get_by_label(search).fill(SEARCHED)
         rows = page.get_by_role("row")
         # The first row is the head of the table.
-        while await rows.filter(has_text=SEARCHED).count() != await rows.count() - 1:  # noqa: ASYNC110  no event says it
+        while await rows.filter(has_text=SEARCHED).count() != await rows.count() - 1:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         found_s = time.monotonic() - began
         await page.goto(url)
@@ -182,7 +182,7 @@ async def many_partitions(folder: Path, size: int, seconds: float) -> Looked:
 
 async def many_triggers(folder: Path, size: int, seconds: float) -> Looked:
     """The map with `size` Triggers of one Broker."""
-    from examples.gateway import GatewayProcess  # noqa: PLC0415  the gateway's extra is needed for this part only
+    from examples.gateway import GatewayProcess  # noqa: PLC0415  only this part needs the gateway
 
     with GatewayProcess(folder / "gateway") as gateway:
         async with Api(gateway.base_url) as api:

@@ -8,7 +8,7 @@ It reads at most `PARTITIONS_A_SECOND`, so that many partitions cost no more tha
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,6 +83,11 @@ class Latest:
     refused: bool = False
 
 
+def seconds_between(extents: Mapping[str, LogExtent]) -> float:
+    """Return the time between two readings of these logs: more if they have many partitions."""
+    return max(1.0, sum(len(extent.partitions) for extent in extents.values()) / PARTITIONS_A_SECOND)
+
+
 class Watcher:
     """The figures of a session."""
 
@@ -142,8 +147,7 @@ class Watcher:
             await self._ask_questions()
             for view in self._views:
                 view.changed.set()
-            partitions = sum(len(extent.partitions) for extent in self.latest.extents.values())
-            period_s = PERIOD_S * max(1.0, partitions / PARTITIONS_A_SECOND)
+            period_s = PERIOD_S * seconds_between(self.latest.extents)
             await asyncio.sleep(max(0.1, period_s - (time.monotonic() - begun)))
 
     async def _read(self) -> None:

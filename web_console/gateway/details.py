@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from web_console.gateway.rows import TEXT_MAX, TITLES
+from web_console.gateway import values
+from web_console.gateway.rows import TITLES
 from web_console.showing.times import time_ms
 
 CONDITIONS_MAX: Final = 50
@@ -89,31 +90,35 @@ class Details:
 
 def details_of(document: Mapping[str, Any], deliveries: Mapping[str, Any]) -> Details:
     """Return the details of an object and of the answer to `deliveries`."""
-    metadata, spec, status = (_map(document.get(name)) for name in ("metadata", "spec", "status"))
-    physical = _map(status.get("physicalSubscription")) or status
-    channel, redrive = _map(spec.get("channel")), _map(deliveries.get("redrive"))
+    metadata, spec, status = (values.mapping(document.get(name)) for name in ("metadata", "spec", "status"))
+    physical = values.mapping(status.get("physicalSubscription")) or status
+    channel, redrive = values.mapping(spec.get("channel")), values.mapping(deliveries.get("redrive"))
     return Details(
-        _text(spec.get("broker") or channel.get("name")),
+        values.text(spec.get("broker") or channel.get("name")),
         kind
-        if (kind := "broker" if spec.get("broker") else _text(channel.get("kind")).lower()) in TITLES
+        if (kind := "broker" if spec.get("broker") else values.text(channel.get("kind")).lower()) in TITLES
         else "",
-        _number(redrive.get("events")) or 0,
-        _number(redrive.get("left")) or 0,
-        _text(physical.get("subscriberUri") or physical.get("replyUri")),
-        _text(physical.get("deadLetterSinkUri")),
-        _map(metadata.get("annotations")).get(_PAUSED) == "true",
-        _text(json.dumps(spec, indent=2, ensure_ascii=False), _SPEC_MAX),
-        [_condition(each) for each in _maps(status.get("conditions"), CONDITIONS_MAX)],
+        values.number(redrive.get("events")) or 0,
+        values.number(redrive.get("left")) or 0,
+        values.text(physical.get("subscriberUri") or physical.get("replyUri")),
+        values.text(physical.get("deadLetterSinkUri")),
+        values.mapping(metadata.get("annotations")).get(_PAUSED) == "true",
+        values.text(json.dumps(spec, indent=2, ensure_ascii=False), _SPEC_MAX),
+        [_condition(each) for each in values.mappings(status.get("conditions"), CONDITIONS_MAX)],
         {
-            _text(name): count
-            for name, count in list(_map(status.get("deliveries")).items())[:CONDITIONS_MAX]
+            values.text(name): count
+            for name, count in list(values.mapping(status.get("deliveries")).items())[:CONDITIONS_MAX]
             if isinstance(count, int)
         },
         [
-            Position(_text(each.get("partition")), _number(each.get("offset")), _number(each.get("lag")))
-            for each in _maps(deliveries.get("positions"), PARTITIONS_MAX)
+            Position(
+                values.text(each.get("partition")),
+                values.number(each.get("offset")),
+                values.number(each.get("lag")),
+            )
+            for each in values.mappings(deliveries.get("positions"), PARTITIONS_MAX)
         ],
-        list(_failures(_maps(deliveries.get("failures"), FAILURES_MAX))),
+        list(_failures(values.mappings(deliveries.get("failures"), FAILURES_MAX))),
     )
 
 
@@ -161,14 +166,14 @@ def start_of(form: Mapping[str, str], now_ms: int) -> str:
 
 def _condition(each: Mapping[str, Any]) -> Condition:
     names = ("type", "status", "reason", "message", "lastTransitionTime")
-    return Condition(*(_text(each.get(name)) for name in names))
+    return Condition(*(values.text(each.get(name)) for name in names))
 
 
 def _failures(listed: Sequence[Mapping[str, Any]]) -> Iterator[Failure]:
     """Yield the failures. An event that failed several times can be selected once."""
     chosen = set[str]()
     for each in listed:
-        partition, offset = _number(each.get("partition")), _number(each.get("offset"))
+        partition, offset = values.number(each.get("partition")), values.number(each.get("offset"))
         choice = f"event.{partition}.{offset}"
         if each.get("end") not in _ENDS or not _CHOICE.fullmatch(choice) or choice in chosen:
             choice = ""
@@ -177,34 +182,17 @@ def _failures(listed: Sequence[Mapping[str, Any]]) -> Iterator[Failure]:
 
 
 def _failure(each: Mapping[str, Any]) -> Failure:
-    event = " ".join(_text(each.get(name)) for name in ("event_source", "event_id")).strip()
-    offset = _number(each.get("offset"))
-    partition = _number(each.get("partition"))
+    event = " ".join(values.text(each.get(name)) for name in ("event_source", "event_id")).strip()
+    offset = values.number(each.get("offset"))
+    partition = values.number(each.get("partition"))
     return Failure(
-        _number(each.get("at_ms")),
+        values.number(each.get("at_ms")),
         event,
-        _text(each.get("partition")) + ("" if offset is None else f":{offset}"),
-        _number(each.get("attempt")),
-        _number(each.get("code")),
-        _text(each.get("reason")),
-        _text(each.get("body"), _BODY_MAX),
-        _text(each.get("end")),
+        values.text(each.get("partition")) + ("" if offset is None else f":{offset}"),
+        values.number(each.get("attempt")),
+        values.number(each.get("code")),
+        values.text(each.get("reason")),
+        values.text(each.get("body"), _BODY_MAX),
+        values.text(each.get("end")),
         is_event=offset is not None and partition is not None and bool(event),
     )
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: object, most: int) -> list[Mapping[str, Any]]:
-    return [_map(each) for each in value[:most]] if isinstance(value, list) else []
-
-
-def _text(value: object, most: int = TEXT_MAX) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= most else f"{text[:most]} …"
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from web_console.gateway.rows import TEXT_MAX, TITLES
+from web_console.gateway import values
+from web_console.gateway.rows import TITLES
 from web_console.showing.numbers import bounded, time
 from web_console.showing.snippets import Curl, as_curl
 from web_console.showing.times import time_ms
@@ -186,40 +187,43 @@ def skip_of(query: Mapping[str, str]) -> int:
 
 def listed_of(answer: Mapping[str, Any]) -> Listed:
     """Return a page of events."""
-    more = list(_map(answer.get("before")).items())[:MARKS_MAX]
-    rows = [_event(each) for each in _maps(answer.get("events"), EVENTS_SHOWN_MAX)]
-    mark = ",".join(f"{_text(partition)}:{_text(offset)}" for partition, offset in more)
-    return Listed(rows, _number(answer.get("looked_at")), mark)
+    more = list(values.mapping(answer.get("before")).items())[:MARKS_MAX]
+    rows = [_event(each) for each in values.mappings(answer.get("events"), EVENTS_SHOWN_MAX)]
+    mark = ",".join(f"{values.text(partition)}:{values.text(offset)}" for partition, offset in more)
+    return Listed(rows, values.number(answer.get("looked_at")), mark)
 
 
 def path_of(answer: Mapping[str, Any]) -> Path:
     """Return the path of an event."""
-    event = _map(answer.get("event"))
-    attributes = [(_text(name), _text(value, 1024)) for name, value in _map(event.get("attributes")).items()]
+    event = values.mapping(answer.get("event"))
+    attributes = [
+        (values.text(name), values.text(value, 1024))
+        for name, value in values.mapping(event.get("attributes")).items()
+    ]
     data = event.get("data", event.get("data_hex"))
     return Path(
         _event(event) if "partition" in event else None,
         attributes[:ATTRIBUTES_MAX],
-        _text(data, _DATA_MAX),
+        values.text(data, _DATA_MAX),
         event.get("is_cut") is True,
-        [_step(each) for each in _maps(answer.get("subscribers"), SUBSCRIBERS)],
-        _number(answer.get("total")) or 0,
-        _number(answer.get("matching")),
-        [_place("", each) for each in _maps(answer.get("origins"), _ORIGINS_MAX)],
+        [_step(each) for each in values.mappings(answer.get("subscribers"), SUBSCRIBERS)],
+        values.number(answer.get("total")) or 0,
+        values.number(answer.get("matching")),
+        [_place("", each) for each in values.mappings(answer.get("origins"), _ORIGINS_MAX)],
     )
 
 
 def curl_of(answer: Mapping[str, Any], source: Mapping[str, Any], *, with_token: bool) -> Curl:
     """Return the command that sends the event of an answer again. `source`: the Broker or Channel."""
-    event = _map(answer.get("event"))
-    attributes = [(str(name), str(value)) for name, value in _map(event.get("attributes")).items()]
+    event = values.mapping(answer.get("event"))
+    attributes = [(str(name), str(value)) for name, value in values.mapping(event.get("attributes")).items()]
     if not attributes:
         return Curl(problem="A command for curl is not available: this is not a CloudEvent.")
     if len(attributes) > _ALL_MAX or any(len(value) > _WHOLE_MAX for _, value in attributes):
         return Curl(
             problem="A command for curl is not available: the gateway does not show all of the attributes."
         )
-    url = _map(_map(source.get("status")).get("address")).get("url")
+    url = values.mapping(values.mapping(source.get("status")).get("address")).get("url")
     data = event.get("data", None if "data_hex" in event else "")
     is_whole = isinstance(data, str) and event.get("is_cut") is not True
     return as_curl(str(url or ""), attributes, data if is_whole else None, with_token=with_token)
@@ -227,29 +231,31 @@ def curl_of(answer: Mapping[str, Any], source: Mapping[str, Any], *, with_token:
 
 def _step(each: Mapping[str, Any]) -> Step:
     matches = each.get("matches")
-    letter, reply = _map(each.get("dead_letter")), _map(each.get("reply"))
-    places = [_place(f"Dead letter, sent to {_text(letter.get('sink')) or '-'}", letter)] if letter else []
+    letter, reply = values.mapping(each.get("dead_letter")), values.mapping(each.get("reply"))
+    places = (
+        [_place(f"Dead letter, sent to {values.text(letter.get('sink')) or '-'}", letter)] if letter else []
+    )
     if reply:
-        named = " ".join(_text(reply.get(name)) for name in ("source", "id"))
+        named = " ".join(values.text(reply.get(name)) for name in ("source", "id"))
         places.append(_place(f"Reply {named}", reply))
     return Step(
         _kind(each.get("kind")),
-        _text(each.get("namespace")),
-        _text(each.get("name")),
+        values.text(each.get("namespace")),
+        values.text(each.get("name")),
         matches if isinstance(matches, bool) else None,
-        _text(each.get("reason")),
-        _text(each.get("state")),
+        values.text(each.get("reason")),
+        values.text(each.get("state")),
         _words(each),
         [
             Attempt(
-                _number(one.get("at_ms")),
-                _number(one.get("attempt")),
-                _number(one.get("code")),
-                _text(one.get("reason")),
-                _text(one.get("body"), _BODY_MAX),
-                _text(one.get("end")),
+                values.number(one.get("at_ms")),
+                values.number(one.get("attempt")),
+                values.number(one.get("code")),
+                values.text(one.get("reason")),
+                values.text(one.get("body"), _BODY_MAX),
+                values.text(one.get("end")),
             )
-            for one in _maps(each.get("attempts"), ATTEMPTS_MAX)
+            for one in values.mappings(each.get("attempts"), ATTEMPTS_MAX)
         ],
         places,
     )
@@ -257,17 +263,17 @@ def _step(each: Mapping[str, Any]) -> Step:
 
 def _words(each: Mapping[str, Any]) -> str:
     words = []
-    ahead, delivered = _number(each.get("ahead")), _map(each.get("delivered"))
+    ahead, delivered = values.number(each.get("ahead")), values.mapping(each.get("delivered"))
     if ahead is not None:
         words.append(f"{ahead:,} {'event is' if ahead == 1 else 'events are'} before it")
     if each.get("state") == _COMPLETED:
         words.append("no record is kept: it was delivered, or the filters did not match it then")
     if each.get("paused") is True:
         words.append("paused")
-    took = _number(delivered.get("took_ms"))
+    took = values.number(delivered.get("took_ms"))
     if took is not None:
         words.append(f"answered after {took:,} ms")
-    at_ms = _number(delivered.get("at_ms"))
+    at_ms = values.number(delivered.get("at_ms"))
     if at_ms is not None:
         words.append(f"last delivered {time(at_ms)}")
     if each.get("here") is False and each.get("state"):
@@ -276,30 +282,30 @@ def _words(each: Mapping[str, Any]) -> str:
 
 
 def _place(what: str, found: Mapping[str, Any]) -> Place:
-    position = "" if _number(found.get("offset")) is None else _position(found)
-    namespace, name = (_text(found.get(each)) for each in ("namespace", "name"))
-    return Place(what, _kind(found.get("kind")), namespace, name, position, _text(found.get("note")))
+    position = "" if values.number(found.get("offset")) is None else _position(found)
+    namespace, name = (values.text(found.get(each)) for each in ("namespace", "name"))
+    return Place(what, _kind(found.get("kind")), namespace, name, position, values.text(found.get("note")))
 
 
 def _event(each: Mapping[str, Any]) -> EventRow:
-    names = _map(each.get("attributes"))
+    names = values.mapping(each.get("attributes"))
     return EventRow(
         _position(each),
-        _number(each.get("at_ms")),
-        _text(names.get("type")),
-        _text(names.get("source")),
-        _text(names.get("id")),
-        _number(each.get("bytes")),
-        _text(each.get("problem")),
+        values.number(each.get("at_ms")),
+        values.text(names.get("type")),
+        values.text(names.get("source")),
+        values.text(names.get("id")),
+        values.number(each.get("bytes")),
+        values.text(each.get("problem")),
     )
 
 
 def _position(each: Mapping[str, Any]) -> str:
-    return f"{_text(each.get('partition'))}:{_text(each.get('offset'))}"
+    return f"{values.text(each.get('partition'))}:{values.text(each.get('offset'))}"
 
 
 def _kind(value: object) -> str:
-    kind = _text(value).lower()
+    kind = values.text(value).lower()
     return kind if kind in TITLES else ""
 
 
@@ -318,20 +324,3 @@ def _moment(at_ms: int, given: str) -> str:
         message = f"{given[:40]!r} is not a time of the calendar."
         raise ValueError(message) from error
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: object, most: int) -> list[Mapping[str, Any]]:
-    return [_map(each) for each in value[:most]] if isinstance(value, list) else []
-
-
-def _text(value: object, most: int = TEXT_MAX) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= most else f"{text[:most]} …"
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-TEXT_MAX: Final = 500
+from web_console.gateway import values
+
 STATES: Final = {
     "": "all",
     "waiting": "not ready",
@@ -136,35 +137,38 @@ def records(table: Mapping[str, Any], namespace: str) -> Iterable[dict[str, Any]
         cells = row.get("cells")
         found = dict(zip(heads, cells if isinstance(cells, list) else (), strict=False))
         metadata = (row.get("object") or {}).get("metadata") or {}
-        yield {**found, "namespace": namespace or _text(metadata.get("namespace"))}
+        yield {**found, "namespace": namespace or values.text(metadata.get("namespace"))}
 
 
 def source_of(kind: str, record: Mapping[str, Any]) -> Source:
     """Return the source of a row."""
-    given = (_text(record.get(name)) for name in ("namespace", "name", "url", "ready", "reason"))
+    given = (values.text(record.get(name)) for name in ("namespace", "name", "url", "ready", "reason"))
     return Source(kind, *given)
 
 
 def receiver_of(kind: str, record: Mapping[str, Any]) -> Receiver:
     """Return the receiver of a row."""
-    namespace = _text(record.get("namespace"))
+    namespace = values.text(record.get("namespace"))
     source = (
-        ("broker", _text(record.get("broker")))
+        ("broker", values.text(record.get("broker")))
         if kind == "trigger"
-        else (_text(record.get("channel_kind")).lower(), _text(record.get("channel")))
+        else (values.text(record.get("channel_kind")).lower(), values.text(record.get("channel")))
     )
     names = ("subscriber_uri", "dead_letter_sink_uri", "ready", "reason")
-    subscriber, sink, ready, reason = (_text(record.get(name)) for name in names)
+    subscriber, sink, ready, reason = (values.text(record.get(name)) for name in names)
     return Receiver(
         kind,
         namespace,
-        _text(record.get("name")),
+        values.text(record.get("name")),
         (source[0], namespace, source[1]),
-        subscriber or _text(record.get("reply_uri")),
+        subscriber or values.text(record.get("reply_uri")),
         sink,
         ready,
         reason,
-        *(_count(record.get(name)) for name in ("delivered", "failed", "dead_lettered", "dropped", "lag")),
+        *(
+            values.number(record.get(name))
+            for name in ("delivered", "failed", "dead_lettered", "dropped", "lag")
+        ),
     )
 
 
@@ -202,11 +206,3 @@ def _is_found(wanted: str, *texts: str) -> bool:
 
 def _maps(value: object) -> Iterable[Mapping[str, Any]]:
     return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else ()
-
-
-def _text(value: object) -> str:
-    return str(value)[:TEXT_MAX] if value is not None else ""
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from web_console.gateway.rows import TEXT_MAX
+from web_console.gateway import values
 from web_console.showing.numbers import bounded
 from web_console.showing.words import pointer
 
@@ -81,12 +81,14 @@ def pointer_of(text: str, words: str) -> str:
 def rows_of(answer: Mapping[str, Any]) -> list[Row]:
     """Return the rows of an answer, the newest event first."""
     events = answer.get("events")
-    return [_row(_map(each)) for each in (events[:EVENTS_MAX] if isinstance(events, list) else [])][::-1]
+    return [_row(values.mapping(each)) for each in (events[:EVENTS_MAX] if isinstance(events, list) else [])][
+        ::-1
+    ]
 
 
 def filters_of(document: Mapping[str, Any]) -> str:
     """Return the filters of a Trigger as a person would type them; empty if it has none of this form."""
-    filters = _map(document.get("spec")).get("filters")
+    filters = values.mapping(document.get("spec")).get("filters")
     if not isinstance(filters, list) or not filters:
         return ""
     match filters:
@@ -108,25 +110,20 @@ def _parsed(text: str) -> object:
 
 
 def _row(each: Mapping[str, Any]) -> Row:
-    attributes = {_text(name): _text(value) for name, value in _map(each.get("attributes")).items()}
+    attributes = {
+        values.text(name): values.text(value)
+        for name, value in values.mapping(each.get("attributes")).items()
+    }
     type_, source, id_ = (attributes.pop(name, "") for name in ("type", "source", "id"))
     partition, offset = each.get("partition"), each.get("offset")
     at_ms, matches = each.get("at_ms"), each.get("matches")
     return Row(
-        "" if partition is None else f"{_text(partition)}:{_text(offset)}",
+        "" if partition is None else f"{values.text(partition)}:{values.text(offset)}",
         at_ms if isinstance(at_ms, int) else None,
         type_,
         source,
         id_,
         list(attributes.items())[:ATTRIBUTES_MAX],
         matches if isinstance(matches, bool) else None,
-        _text(each.get("reason")),
+        values.text(each.get("reason")),
     )
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)[:TEXT_MAX]

@@ -141,3 +141,10 @@ async def test_each_of_a_thousand_partitions_has_a_rate() -> None:
             view.changed.clear()
     await watcher.close()
     assert all((watcher.history("wide", str(number)).rate or 0) > 0 for number in range(1024))
+
+
+async def test_many_partitions_are_read_less_often() -> None:
+    few, many = [await Wide(count).extents(["a", "b"]) for count in (100, 500)]
+    assert watching.seconds_between({}) == 1.0
+    assert watching.seconds_between(few) == 1.0
+    assert watching.seconds_between(many) == 5.0

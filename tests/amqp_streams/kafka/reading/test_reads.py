@@ -274,7 +274,7 @@ class Machine:
 
 @pytest.mark.parametrize(("readers", "gap"), [(8, 20_000), (60, 700), (60, 5000), (200, 5000)])
 def test_many_readers_of_one_partition_get_fair_shares(readers: int, gap: int) -> None:
-    """Nobody finds in memory what was read for another one, or everybody does."""
+    """Whether each reader, or none, finds in memory what was read for another one."""
     machine = Machine([gap * number for number in range(readers)], consumers=8, cache_bytes=16 << 20)
     got = machine.run(6_000_000)
     assert min(got) >= median(got) / 2, sorted(got)

@@ -1,4 +1,4 @@
-"""The node describes itself to whoever administers it: the same truth as `/readyz`, in steps."""
+"""The node describes itself to users that administer it: the same truth as `/readyz`, in steps."""
 
 from typing import Any, cast
 
