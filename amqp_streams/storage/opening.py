@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from errno import EACCES, EINVAL, EOPNOTSUPP, EPERM, EROFS
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from amqp_streams.storage.restore import PartitionRestorer, Restored
 
 RESTORED_AT_ONCE: Final = 8
 """How many partitions are recovered at once. They wait for reads and syncs of the disk most of the time."""
+_NOT_OURS: Final = frozenset({EACCES, EPERM, EINVAL, EOPNOTSUPP, EROFS})
 
 
 @dataclass(slots=True, eq=False)
@@ -82,9 +84,12 @@ def _make_root(files: Files, root: Path) -> None:
     if catalog.FORMAT_FILE not in files.listdir(root):
         # An earlier first start may have been killed after it created folders, before it synced their names.
         for path in root.absolute().parents:
-            # Folders that this user cannot read are not ours.
-            with contextlib.suppress(PermissionError):
+            try:
                 files.fsync_dir(path)
+            except OSError as error:
+                # Folders above may belong to others, or to a file system that cannot sync folders.
+                if error.errno not in _NOT_OURS:
+                    raise
 
 
 def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -> catalog.Format:

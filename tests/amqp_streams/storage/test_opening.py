@@ -126,8 +126,9 @@ def test_a_first_start_that_was_killed_leaves_no_folder_that_a_power_loss_takes_
     assert read_all(open_inline(files).store.logs["log"].partitions[0]) == [b"accepted"]
 
 
-def test_a_folder_above_that_cannot_be_read_does_not_prevent_the_first_start() -> None:
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EROFS])
+def test_a_folder_above_that_cannot_be_synced_does_not_prevent_the_first_start(number: int) -> None:
     files = FaultyFiles()
-    files.fault = lambda operation, path: errno.EACCES if (operation, path) == ("fsync_dir", Path("/")) else 0
+    files.fault = lambda operation, path: number if (operation, path) == ("fsync_dir", Path("/")) else 0
     files.mkdir(ROOT)
     assert open_inline(files).store.logs == {}
