@@ -9,40 +9,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
+from tests.weather import RESOURCES
 from tests.web_console.browser.conftest import anonymous_page, shoot
 from tests.web_console.processes import GatewayConsoleProcess
 
-RESOURCES = """
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: weather, namespace: default}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: lost, namespace: default}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: measured, namespace: default}}
-spec:
-  broker: weather
-  filter: {{attributes: {{type: measured}}}}
-  subscriber: {{uri: "{good}"}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: alarms, namespace: default}}
-spec:
-  broker: weather
-  filters: [{{cesql: "celsius > 30"}}]
-  subscriber: {{uri: "{bad}"}}
-  delivery:
-    retry: 1
-    backoffPolicy: linear
-    backoffDelay: PT0.01S
-    deadLetterSink:
-      ref: {{apiVersion: eventing.knative.dev/v1, kind: Broker, name: lost}}
-"""
 EVENT = '{"specversion": "1.0", "id": "1", "source": "/kitchen", "type": "measured", "celsius": 40}'
 
 
@@ -70,7 +40,7 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
         SubscriberServer(decide=lambda _: 503) as bad,
         GatewayProcess(folder / "gateway") as gateway,
     ):
-        gateway.apply(RESOURCES.format(good=good.url, bad=bad.url))
+        gateway.apply(RESOURCES.format(good=good.url, bad=bad.url, dead="lost"))
         sender = Sender(gateway.http, "/broker/default/weather")
         for number in range(24):
             celsius = str(25 + number % 8)

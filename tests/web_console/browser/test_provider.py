@@ -15,20 +15,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from examples.node import NodeProcess
 from tests.web_console.browser.conftest import shoot
-from tests.web_console.oidc.provider import CLIENT, SECRET, ProviderServer
+from tests.web_console.oidc.provider import CLIENT, NODE, SECRET, ProviderServer
 from tests.web_console.processes import ConsoleProcess, until
-
-NODE = """
-[oauth]
-issuer = "{issuer}"
-audience = "{client}"
-keys = ["{keys}"]
-leeway = "0s"
-[[access]]
-users = ["alice"]
-logs = ["*"]
-allow = ["send", "receive", "info", "manage"]
-"""
 
 
 @contextmanager

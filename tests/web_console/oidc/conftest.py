@@ -8,19 +8,10 @@ import pytest
 
 from examples.gateway import GatewayProcess
 from examples.node import NodeProcess
-from tests.web_console.oidc.provider import CLIENT, SECRET, ProviderServer
+from tests.web_console.oidc.provider import CLIENT, NODE, SECRET, ProviderServer
 from tests.web_console.processes import ConsoleProcess, GatewayConsoleProcess
 
-NODE = """
-[oauth]
-issuer = "{issuer}"
-audience = "{client}"
-keys = ["{keys}"]
-leeway = "0s"
-[[access]]
-users = ["alice"]
-logs = ["*"]
-allow = ["send", "receive", "info", "manage"]
+BOB = """
 [[access]]
 users = ["bob"]
 logs = ["temps"]
@@ -72,7 +63,7 @@ def options(provider: ProviderServer, folder: Path, *more: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def node(folder: Path, provider: ProviderServer) -> Iterator[NodeProcess]:
-    text = NODE.format(issuer=provider.issuer, client=CLIENT, keys=folder / "keys.json")
+    text = (NODE + BOB).format(issuer=provider.issuer, client=CLIENT, keys=folder / "keys.json")
     (folder / "node.toml").write_text(text)
     settings = ("--config", str(folder / "node.toml"), "--anonymous", "never")
     with NodeProcess(folder / "node", *settings, log=["temps:1", "secret:1"]) as node:

@@ -17,6 +17,18 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 CLIENT, SECRET = "the-console", "s3cret & more"
+NODE = """
+[oauth]
+issuer = "{issuer}"
+audience = "{client}"
+keys = ["{keys}"]
+leeway = "0s"
+[[access]]
+users = ["alice"]
+logs = ["*"]
+allow = ["send", "receive", "info", "manage"]
+"""
+"""Settings of a node that takes the tokens of the provider. The user alice may do everything."""
 _KEYS = [rsa.generate_private_key(65537, 2048) for _ in range(2)]
 
 

@@ -10,41 +10,12 @@ from click.testing import CliRunner, Result
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
 from knative_gateway.cli import main
+from tests.weather import RESOURCES
 
-RESOURCES = """
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: weather, namespace: default}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: dead, namespace: default}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: measured, namespace: default}}
-spec:
-  broker: weather
-  filter: {{attributes: {{type: measured}}}}
-  subscriber: {{uri: "{good}"}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: alarms, namespace: default}}
-spec:
-  broker: weather
-  filters: [{{cesql: "celsius > 30"}}]
-  subscriber: {{uri: "{bad}"}}
-  delivery:
-    retry: 1
-    backoffPolicy: linear
-    backoffDelay: PT0.01S
-    deadLetterSink:
-      ref: {{apiVersion: eventing.knative.dev/v1, kind: Broker, name: dead}}
----
+CHANNEL = """---
 apiVersion: messaging.knative.dev/v1
 kind: InMemoryChannel
-metadata: {{name: orders, namespace: default}}
+metadata: {name: orders, namespace: default}
 """
 Run = Callable[..., Result]
 
@@ -56,7 +27,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         SubscriberServer(decide=lambda _: 503) as bad,
         GatewayProcess(tmp_path_factory.mktemp("gateway")) as started,
     ):
-        started.apply(RESOURCES.format(good=good.url, bad=bad.url))
+        started.apply(RESOURCES.format(good=good.url, bad=bad.url, dead="dead") + CHANNEL)
         sender = Sender(started.http, "/broker/default/weather")
         for number, celsius in enumerate(("20", "99")):
             event = {"type": "measured", "source": "/kitchen", "id": f"e{number}", "celsius": celsius}
