@@ -242,7 +242,14 @@ def test_an_idle_session_ends(guarded_node: NodeProcess, tmp_path: Path) -> None
         assert first.log_in("reader", PASSWORD).status == 303
         while (status := second.log_in("reader", PASSWORD).status) != 303:
             assert status == 503
-        assert first.get("/logs").status == 303
+        # A stream of the open page is the first to notice. Its answer leaves the cookie to the page, which
+        # then leads to the reason.
+        stream = first.get("/figures?log=temps", accept="text/event-stream")
+        assert (stream.status, first.set_cookies) == (401, [])
+        answer = first.get("/logs")
+        assert (answer.status, answer.headers["location"]) == (303, "/login?reason=ended")
+        assert "The session has ended. Log in again." in first.get(answer.headers["location"]).text
+        assert first.get("/logs").headers["location"] == "/login"
 
 
 def test_the_address_of_the_node_must_not_have_a_user(tmp_path: Path) -> None:

@@ -147,6 +147,9 @@ def to_login(request: Request, *, reason: str = "") -> Response:
     target = f"{root_of(request)}/login" + (f"?reason={reason}" if reason else "")
     if is_partial(request):
         return Response(status_code=401, headers={"hx-redirect": target})
+    if "text/event-stream" in request.headers.get("accept", ""):
+        # The page loads itself again. Its cookie stays until then, so that the login page says what happened.
+        return Response(status_code=401)
     answer = RedirectResponse(target, status_code=303)
     answer.delete_cookie(COOKIE, path=root_of(request) or "/")
     return answer
@@ -160,7 +163,7 @@ def with_session(
     async def endpoint(request: Request) -> Response:
         session = session_of(request)
         if session is None:
-            return to_login(request)
+            return to_login(request, reason="ended" if request.cookies.get(COOKIE) else "")
         if session.is_over:
             return await end_session(request, reason="ended")
         async with session.turn():
