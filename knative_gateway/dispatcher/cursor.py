@@ -121,8 +121,8 @@ class Cursor:
         return completed if is_open else max(completed, read)
 
     def has_passed(self, offset: str) -> bool:
-        """Return whether an event that is not held is behind the subscriber: it was completed, or its filters
-        did not match it when it was read. Changes nothing.
+        """Return whether the subscriber has passed an event that is not held: it was completed, or its
+        filters did not match it when it was read. Changes nothing.
         """
         passed = max(self.reached, self.last, self.read.offset)
         return offset <= passed or any(after < offset <= last for after, last in self._completed)

@@ -3,7 +3,7 @@
 Invariants: each complete backup has every event that was accepted before its command began, once, at its
 offset, and nothing that was not sent. Damage is found neither in the folder nor in what was restored. A
 producer with numbers continues against the restored node without a second copy of an event. No position of a
-cursor is behind the restored events.
+cursor is beyond the restored events.
 
 `make crash` runs ROUNDS=50, from a seed that it prints.
 """

@@ -5,7 +5,7 @@ A consumer has one position. A read elsewhere (a *jump*) waits for a broker, a r
 Laws:
 1. Owners, for example connections, get fair shares of bytes, whatever the number of their reads. Of two
    owners that always wait, one never gets more than `AHEAD_BYTES` and two reads more than the other.
-2. Within these bounds, a consumer reads what is nearest behind its position. Otherwise it makes the read of
+2. Within these bounds, a consumer reads what is nearest after its position. Otherwise it makes the read of
    the owner that got the least.
 3. An owner that begins to wait has no claim on what it did not ask for earlier. What it got from memory,
    without a read, counts, but of all that it got too much at most `DEBT_BYTES`: it must not wait for long.
@@ -109,7 +109,7 @@ class Turns:
         first = bisect_left(some, (start, 0), key=_key)
         last = min(bisect_left(some, (end, 0), key=_key), first + count_max)
         found = some[first:last]
-        # At once: each removal from a long list moves what is behind it.
+        # At once: each removal from a long list moves what is after it.
         del some[first:last]
         if not some:
             self._places.pop(place, None)
@@ -171,7 +171,7 @@ class Turns:
         return None
 
     def _near(self, position: Position, most: int) -> Wanted | None:
-        """The read nearest behind a position whose owner has got at most so much."""
+        """The read nearest after a position whose owner has got at most so much."""
         some = self._places.get(position.place)
         if some is None:
             return None

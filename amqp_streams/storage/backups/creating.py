@@ -1,7 +1,7 @@
 """[io] Makes a backup of a data directory whose node runs, or does not run.
 
 Laws: every event that was accepted before the backup began is in it, unless retention removed it meanwhile.
-No position of a cursor is behind the copied events, because states are read first. The data directory is only
+No position of a cursor is beyond the copied events, because states are read first. The data directory is only
 read. Until the backup has its name, the folder has all earlier backups and not this one.
 """
 
@@ -257,7 +257,7 @@ class _Backup:
     def _joined(
         self, part: "_Part", looked: Looked, pieces: list[Piece], take_tail: Callable[[int], int]
     ) -> CopiedPartition:
-        """The segments and what the journal had behind them, checked against what the node had accepted."""
+        """The segments and what the journal had after them, checked against what the node had accepted."""
         while len(pieces) > 1 and not pieces[-1].bytes:
             pieces.pop()  # its first batch was being written
         known_start, known_end = part.bounds

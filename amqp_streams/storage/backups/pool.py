@@ -172,7 +172,7 @@ class Pool:
             try:
                 data = source.read(count, position)
             except OSError as error:
-                # A bad sector costs what is behind it in this segment, not the backup.
+                # A bad sector costs what is after it in this segment, not the backup.
                 fault = f"cannot be read from byte {position} on: {error.strerror or error}"
                 return _Copied(position, crc, fault)
             if not data:

@@ -68,7 +68,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The segments of a partition, and the latest of its indexes, which covers nothing behind them."""
+    """The segments of a partition, and the latest of its indexes, which covers nothing after them."""
 
     seen: list[Seen]
     index: tuple[int, index_file.Decoded] | None = field(default=None)

@@ -65,7 +65,7 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
-    """The records `start` to before `end`: those of `pieces`, and behind them those of `tail`.
+    """The records `start` to before `end`: those of `pieces`, and after them those of `tail`.
 
     `reached`: the numbers below it were assigned. It is more than `end` only if the data directory is
     damaged. `producers`: the table at the end of the last piece.

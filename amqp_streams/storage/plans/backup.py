@@ -44,7 +44,7 @@ def looked(seen: Sequence[Seen], start: int) -> list[Seen]:
 def continued(entries: Sequence[tuple[int, int]], at: int) -> list[Taken]:
     """What to take from journal entries (first, after) for the records from number `at` on, without a gap.
 
-    Records behind a gap were written while the journal was read: they are later than the backup.
+    Records after a gap were written while the journal was read: they are later than the backup.
     """
     taken: list[Taken] = []
     # Of entries that begin together, the longest: the shorter one is the earlier attempt of a commit.

@@ -1,8 +1,8 @@
 """Where an event is for one subscriber, as far as this process or the store knows. Pure.
 
 The gateway keeps a position for each subscriber and partition, the latest failures, and the latest
-deliveries. An event that is behind the position, and is in none of these, was delivered, or its filters did
-not match it at that time: which of both is not recorded.
+deliveries. An event that the position has passed, and that is in none of these, was delivered, or its
+filters did not match it at that time: which of both is not recorded.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class State(StrEnum):
     DROPPED = "dropped"
     SKIPPED = "skipped"
     COMPLETED = "completed"
-    """It is behind the position, and nothing else is recorded."""
+    """The position has passed it, and nothing else is recorded."""
     NOT_SERVED = "not served"
     """The subscriber is not ready."""
 

@@ -97,7 +97,7 @@ class Ledger:
     def _begins(self, cursor: str, index: int, position: int) -> None:
         check("cursor", (cursor, index) in self.cursors, f"{cursor} {index} is granted before it is written")
         below = self.cursors[cursor, index].below
-        check("cursor", position <= below, f"{cursor} {index} begins at {position}, behind {below}")
+        check("cursor", position <= below, f"{cursor} {index} begins at {position}, beyond {below}")
         told = self._durable.get((cursor, index), 0)
         check("cursor", position >= told, f"{cursor} {index} begins at {position}, durable is {told}")
 

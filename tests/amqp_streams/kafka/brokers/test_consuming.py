@@ -46,7 +46,7 @@ def test_it_reads_on_and_jumps_and_changes_the_partition(records: OldRecords) ->
         assert numbers(following) == list(range(span.end, following.end))
 
 
-def test_it_brings_what_it_reads_over_and_as_much_behind_it_as_is_wanted(records: OldRecords) -> None:
+def test_it_brings_what_it_reads_over_and_as_much_after_it_as_is_wanted(records: OldRecords) -> None:
     first = records.read(T, 100, 100, 40, 60)
     span = records.read(T, first.end, first.end + 700, 400, 60)
     assert (span.start, numbers(span)) == (first.end, list(range(first.end, span.end)))

@@ -76,7 +76,7 @@ def test_what_is_read_for_an_owner_counts_once_and_what_it_takes_besides_counts_
     assert [chosen(turns)[1] for _ in range(3)] == ["c", "a", "b"]
 
 
-def test_a_consumer_reads_what_is_nearest_behind_its_position() -> None:
+def test_a_consumer_reads_what_is_nearest_after_its_position() -> None:
     turns = Turns()
     added(turns, ("a", 10), ("b", 500), ("c", 700), ("d", 1500))
     position = Position(P, 480, skip=1000)

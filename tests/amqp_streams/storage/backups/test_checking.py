@@ -79,7 +79,7 @@ def test_a_missing_file_is_found(two: Machine) -> None:
         two.files.rename(aside, path)
 
 
-def test_damage_behind_what_a_backup_needs_does_not_concern_it(two: Machine) -> None:
+def test_damage_after_what_a_backup_needs_does_not_concern_it(two: Machine) -> None:
     first = {(key, piece.base): piece for key, piece in two.folder.manifest("first").pieces()}
     key, grown = next(
         (key, piece)

@@ -3,7 +3,7 @@ segments, applies retention, writes states, and is killed; the backups are kille
 
 Invariants: each restored backup has every record that was accepted before it began, each with its number,
 time, bytes and message-format, and no other record; the numbers of producers belong to them; the states are
-those of a moment after the backup began, and no position is behind the records. Whatever is killed, and at
+those of a moment after the backup began, and no position is beyond the records. Whatever is killed, and at
 each power loss, all complete backups stay whole. A node that continues from a restored backup is backed up to
 the same folder.
 
@@ -81,7 +81,7 @@ class BackedUp(World):
 
     def _write_states(self) -> None:
         super()._write_states()
-        # As a cursor: positions that are not behind the accepted records.
+        # As a cursor: positions that are not beyond the accepted records.
         text = json.dumps([len(model.visible) for model in self.models]).encode()
         self.states.append(self.states[-1] | {"position": text})
         self.store.states.write({"position": text})

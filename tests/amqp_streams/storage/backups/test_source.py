@@ -25,7 +25,7 @@ def _opened(machine: Machine) -> list[Path]:
 
 
 def test_states_are_read_before_the_journal_and_the_journal_before_logs(machine: Machine) -> None:
-    """A position that is stored later may be behind the events. A record that has left the journal is in a
+    """A position that is stored later may be beyond the events. A record that has left the journal is in a
     segment.
     """
     machine.fill(10)
