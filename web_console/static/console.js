@@ -13,6 +13,17 @@
     notice.hidden = !words;
   }
 
+  // Loads the page again, once: the answer to the first load of an ended session says why it ended, and a second
+  // load would end the first one.
+  let leaves = false;
+
+  function again() {
+    if (!leaves) location.reload();
+    leaves = true;
+  }
+
+  addEventListener("pageshow", () => { leaves = false; });
+
   // -- live figures
 
   function show(row, figures) {
@@ -43,7 +54,7 @@
       if (figures["plot"]) draw(figures["plot"]);
     });
     stream.addEventListener("away", (event) => say(JSON.parse(event.data)));
-    stream.addEventListener("ended", () => location.reload());
+    stream.addEventListener("ended", () => again());
     stream.onerror = () => {
       say("The console does not answer. The page tries again until it does.");
       if (stream && stream.readyState === EventSource.CLOSED) setTimeout(check, 4000);
@@ -54,7 +65,7 @@
   async function check() {
     try {
       const answer = await fetch(root + "/healthz", { cache: "no-store" });
-      if (answer.ok) return location.reload();
+      if (answer.ok) return again();
     } catch (error) { /* the next try follows */ }
     setTimeout(check, 2000);
   }
@@ -89,7 +100,7 @@
     setTimeout(async () => {
       try {
         const answer = await fetch(location.href, { cache: "no-store", redirect: "manual" });
-        if (answer.status !== 503) return location.reload();
+        if (answer.status !== 503) return again();
       } catch (error) { /* the next try follows */ }
       wait();
     }, 2000);
@@ -124,7 +135,7 @@
     });
     tail.addEventListener("away", (event) => { state.textContent = JSON.parse(event.data); });
     tail.addEventListener("problem", (event) => { state.textContent = JSON.parse(event.data); tail.close(); });
-    tail.addEventListener("ended", () => location.reload());
+    tail.addEventListener("ended", () => again());
     tail.onerror = () => { if (tail.readyState === EventSource.CLOSED) setTimeout(check, 2000); };
   }
 
@@ -158,7 +169,7 @@
       if (last !== html) replace(place, last = html);
     });
     part.addEventListener("away", (event) => say(JSON.parse(event.data)));
-    part.addEventListener("ended", () => location.reload());
+    part.addEventListener("ended", () => again());
     part.onerror = () => { if (part.readyState === EventSource.CLOSED) setTimeout(check, 2000); };
   }
 

@@ -62,7 +62,7 @@ def test_a_group_shows_its_lag_and_moves_after_a_preview(
         visitor.get_by_label("Offset or time").fill("4")
         visitor.get_by_role("button", name="Preview").click()
         preview = visitor.get_by_role("table", name="What the move does").get_by_role("row").last
-        assert preview.locator("th, td").all_inner_texts() == ["0", "10", "4", "0", "6"]
+        expect(preview.locator("th, td")).to_have_text(["0", "10", "4", "0", "6"])
         shoot(visitor, "group")
         visitor.get_by_role("button", name="Move", exact=True).click()
         expect(visitor.get_by_role("status").filter(has_text="is moved")).to_be_visible()
