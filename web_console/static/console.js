@@ -108,7 +108,8 @@
 
   // -- the live tail
 
-  const ROWS_MAX = 500;
+  const ROWS_MAX = 200;
+  const ANIMATED_MAX = 10;
   let tail = null;
   let paused = false;
 
@@ -124,9 +125,11 @@
     tail.addEventListener("open", () => { if (!shown) state.textContent = "Waiting for new events"; });
     tail.addEventListener("rows", (event) => {
       const data = JSON.parse(event.data);
+      const known = body.firstElementChild;
       body.insertAdjacentHTML("afterbegin", data.html);
-      for (let row = body.firstElementChild, fresh = 0; row && fresh < 50; row = row.nextElementSibling, fresh++) {
-        row.classList.toggle("new", fresh < 50);
+      // Many rows show by themselves that something arrives, and to animate them would never end.
+      if (body.children.length - shown <= ANIMATED_MAX) {
+        for (let row = body.firstElementChild; row !== known; row = row.nextElementSibling) row.classList.add("new");
       }
       while (body.children.length > ROWS_MAX) body.lastElementChild.remove();
       shown = body.children.length;
