@@ -207,6 +207,19 @@ class ResourceStore(Protocol):
     ) -> tuple[int, Sequence[Mapping[str, object]]]:
         """Return the version of the list, and the objects of a kind, sorted by namespace and name."""
 
+    async def part(
+        self,
+        group: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+    ) -> tuple[int, Sequence[Mapping[str, object]], int]:
+        """Return the version of the list, its first `limit` objects after a namespace and name, and how many
+        follow them. The cost depends on `limit`, not on the length of the list.
+        """
+
     async def write(
         self,
         key: Key,

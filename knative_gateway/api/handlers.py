@@ -136,7 +136,7 @@ class Handlers:
     async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
         await self._place(request, self._lists)
-        part = await page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
+        part = await page(self._objects, kind, target.namespace, request.query_params)
         return answered(await list_text(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
 
     async def _get(self, request: Request, target: Target, kind: Kind) -> Response:

@@ -11,7 +11,7 @@ import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from knative_gateway.api.negotiation import Form
 from knative_gateway.api.stepping import filtered, for_each
@@ -23,6 +23,20 @@ from knative_gateway.resources.refusals import bad_request
 from knative_gateway.resources.selectors import Selector, everything, field_selector, label_selector
 
 TOKEN_CHARACTERS_MAX: Final = 4096
+LIMIT_MAX: Final = 1 << 31
+"""A larger limit is this one: databases count to 2^63 - 1 only."""
+
+
+class Lists(Protocol):
+    """Where the objects come from."""
+
+    async def list(self, kind: Kind, namespace: str = "") -> tuple[int, Sequence[Object]]:
+        """See `knative_gateway.api.objects.Objects.list`."""
+
+    async def part(
+        self, kind: Kind, namespace: str, after: tuple[str, str] | None, limit: int
+    ) -> tuple[int, Sequence[Object], int]:
+        """See `knative_gateway.api.objects.Objects.part`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +66,27 @@ def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
     return (lambda object_: all(matches(object_) for matches in chosen)) if chosen else everything
 
 
-async def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
-    """Return the requested page of a sorted list.
+async def page(lists: Lists, kind: Kind, namespace: str, query: Mapping[str, str]) -> Page:
+    """Return the requested page of a list. An empty `namespace` means all namespaces.
 
     Raises:
       StatusError: a selector, the limit or the token is not valid (400).
     """
     matches = selector(kind, query)
-    after: tuple[str, str] | None = None
-    if query.get("continue"):
-        version, after = _read(query["continue"])
     # The token names the last object and not an index: objects that are created or deleted between two pages
     # move no other object.
-    found = await filtered(objects, lambda each: (after is None or _identity(each) > after) and matches(each))
+    begun, after = _read(query["continue"]) if query.get("continue") else (None, None)
     limit = number(query, "limit")
-    if not limit or len(found) <= limit:
-        return Page(version, found)
-    return Page(version, found[:limit], _written(version, _identity(found[limit - 1])), len(found) - limit)
+    if limit and matches is everything:
+        version, found, remaining = await lists.part(kind, namespace, after, min(limit, LIMIT_MAX))
+    else:
+        version, every = await lists.list(kind, namespace)
+        rest = every if after is None else [each for each in every if _identity(each) > after]
+        found = await filtered(rest, matches)
+        limit = limit or len(found)
+        found, remaining = found[:limit], max(0, len(found) - limit)
+    token = _written(begun or version, _identity(found[-1])) if remaining else None
+    return Page(version if begun is None else begun, found, token, remaining)
 
 
 def number(query: Mapping[str, str], name: str) -> int:
@@ -153,6 +171,9 @@ def _read(token: str) -> tuple[int, tuple[str, str]]:
         version, namespace, name = json.loads(base64.urlsafe_b64decode(token[:TOKEN_CHARACTERS_MAX]))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise bad_request("continue key is not valid") from None
-    if not (isinstance(version, int) and isinstance(namespace, str) and isinstance(name, str)):
+    if not (isinstance(version, int) and isinstance(namespace, str) and isinstance(name, str)) or not (
+        # Every name is. A database refuses half of a surrogate pair, or NUL.
+        (namespace + name).isascii() and (namespace + name).isprintable()
+    ):
         raise bad_request("continue key is not valid")
     return version, (namespace, name)

@@ -92,7 +92,24 @@ class Objects:
         namespaces.
         """
         version, stored = await self._store.list(kind.group, kind.kind, namespace or None)
-        return version, [in_version(kind, each) for each in (*self._built_in(kind).values(), *stored)]
+        if built_in := self._built_in(kind).values():
+            stored = sorted((*built_in, *stored), key=name_of)
+        return version, [in_version(kind, each) for each in stored]
+
+    async def part(
+        self, kind: Kind, namespace: str, after: tuple[str, str] | None, limit: int
+    ) -> tuple[int, Sequence[Object], int]:
+        """Return the version of a list, its first `limit` objects after a namespace and name, and how many
+        follow them. An empty `namespace` means all namespaces.
+        """
+        if self._built_in(kind):
+            version, found = await self.list(kind, namespace)
+            found = [each for each in found if after is None or (namespace_of(each), name_of(each)) > after]
+            return version, found[:limit], max(0, len(found) - limit)
+        version, stored, remaining = await self._store.part(
+            kind.group, kind.kind, namespace or None, after=after, limit=limit
+        )
+        return version, [in_version(kind, each) for each in stored], remaining
 
     async def create(self, request: Request, body: object, *, dry_run: bool = False) -> Written:
         """Create an object.

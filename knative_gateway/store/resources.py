@@ -6,11 +6,24 @@ until its commit. So a reader that sees version n also sees all versions before 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
@@ -41,6 +54,7 @@ _VERSION: Final = select(COUNTERS.c.version)
 # Built once: building a statement costs more than executing it.
 _OF_KEY: Final = ("api_group", "kind", "namespace", "name")
 _IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
+_NAMES: Final = select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version)
 _DOCUMENT: Final = select(OBJECTS.c.version, OBJECTS.c.document).where(_IS)
 _ADD: Final = insert(OBJECTS)
 _REPLACE: Final = (
@@ -62,6 +76,9 @@ class SqlResources:
         # at most.
         self._trim_every: Final = max(1, changes_max // 40)
         self._decoded: Final = Decoded()
+        names = (OBJECTS.c.namespace, OBJECTS.c.name)
+        # The order of code points, like Python's. SQLite has no other one; PostgreSQL has that of its locale.
+        self._order: Final = [each.collate("C") for each in names] if database.postgresql else list(names)
         self._untrimmed = 0
         """Characters of changes that were written since `CHANGES_CHARACTERS_MAX` was last checked."""
 
@@ -85,33 +102,60 @@ class SqlResources:
         namespace: str | None = None,
     ) -> tuple[int, Sequence[Mapping[str, object]]]:
         """Return the version of the list, and the objects of a kind, sorted by namespace and name."""
-        wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
-        if namespace is not None:
-            wanted = and_(wanted, OBJECTS.c.namespace == namespace)
+        wanted = _of(group, kind, namespace)
 
         def found(connection: Connection) -> tuple[int, Sequence[Mapping[str, object]]]:
             version = connection.execute(_VERSION).scalar_one()
-            rows = connection.execute(
-                select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted),
-            ).all()
-            # Sorted here, because the order of the database depends on its locale.
-            versions = {
-                Key(group, kind, row.namespace, row.name): row.version
-                for row in sorted(rows, key=lambda row: (row.namespace, row.name))
-            }
-            objects = {
-                key: object_
-                for key, of in versions.items()
-                if (object_ := self._decoded.get(key, of)) is not None
-            }
-            missing = [key for key in versions if key not in objects]
-            for start in range(0, len(missing), DECODED_AT_ONCE):
-                # In parts: one query with the documents of a large list would hold all of them in memory
-                # twice.
-                objects |= self._decode(connection, missing[start : start + DECODED_AT_ONCE])
-            return version, [objects[key] for key in versions]
+            return version, self._objects(connection, group, kind, connection.execute(_NAMES.where(wanted)))
 
         return await self._database.read(found)
+
+    async def part(
+        self,
+        group: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+    ) -> tuple[int, Sequence[Mapping[str, object]], int]:
+        """Return the version of the list, its first `limit` objects after a namespace and name, and how many
+        follow them.
+        """
+        order = self._order
+        wanted = _of(group, kind, namespace)
+        if after is not None:
+            wanted = and_(wanted, tuple_(*order) > after)
+        chosen = _NAMES.where(wanted).order_by(*order).limit(limit)
+        all_of_them = select(func.count()).select_from(OBJECTS).where(wanted)
+
+        def found(connection: Connection) -> tuple[int, Sequence[Mapping[str, object]], int]:
+            version = connection.execute(_VERSION).scalar_one()
+            rows = connection.execute(chosen).all()
+            count = connection.execute(all_of_them).scalar_one() if len(rows) == limit else len(rows)
+            return version, self._objects(connection, group, kind, rows), count - len(rows)
+
+        return await self._database.read(found)
+
+    def _objects(
+        self, connection: Connection, group: str, kind: str, rows: Iterable[Row[Any, Any, Any]]
+    ) -> Sequence[Mapping[str, object]]:
+        """The objects of rows of `_NAMES`, sorted."""
+        # Sorted here as well, because the order of the database may depend on its locale.
+        versions = {
+            Key(group, kind, row.namespace, row.name): row.version
+            for row in sorted(rows, key=lambda row: (row.namespace, row.name))
+        }
+        objects = {
+            key: object_
+            for key, of in versions.items()
+            if (object_ := self._decoded.get(key, of)) is not None
+        }
+        missing = [key for key in versions if key not in objects]
+        for start in range(0, len(missing), DECODED_AT_ONCE):
+            # In parts: one query with the documents of a large list would hold all of them in memory twice.
+            objects |= self._decode(connection, missing[start : start + DECODED_AT_ONCE])
+        return [objects[key] for key in versions]
 
     def _decode(self, connection: Connection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
         """Read objects of one kind. Objects that no longer exist are missing in the result."""
@@ -284,6 +328,11 @@ def _trim(connection: Connection, version: int) -> None:
     """Remove the changes up to a version."""
     connection.execute(delete(CHANGES).where(CHANGES.c.version <= version))
     connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
+
+
+def _of(group: str, kind: str, namespace: str | None) -> ColumnElement[bool]:
+    wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
+    return wanted if namespace is None else and_(wanted, OBJECTS.c.namespace == namespace)
 
 
 def _found(key: Key, connection: Connection) -> Row[Any, Any] | None:

@@ -41,6 +41,23 @@ async def test_a_declared_kind_is_served_at_once_in_each_version(api: Api) -> No
     assert "serving.knative.dev" in groups
 
 
+async def test_pages_of_definitions_have_our_own_and_declared_ones(api: Api) -> None:
+    await call(api, "POST", CRDS, definition())
+    every = (await call(api, "GET", CRDS)).json["items"]
+    names = [each["metadata"]["name"] for each in every]
+    assert names == sorted(names)
+    assert {"brokers.eventing.knative.dev", "services.serving.knative.dev"} < set(names)
+    found, query = list[str](), {"limit": "2"}
+    while True:
+        page = (await call(api, "GET", CRDS, query=query)).json
+        found += [each["metadata"]["name"] for each in page["items"]]
+        assert page["metadata"].get("remainingItemCount", 0) == len(names) - len(found)
+        if "continue" not in page["metadata"]:
+            break
+        query["continue"] = page["metadata"]["continue"]
+    assert found == names
+
+
 async def test_a_kind_goes_with_all_its_objects(api: Api, store: Store) -> None:
     await call(api, "POST", CRDS, definition())
     await call(api, "POST", SERVICES, SERVICE)

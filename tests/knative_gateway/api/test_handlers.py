@@ -242,11 +242,18 @@ async def test_lists_come_in_pages(api: Api) -> None:
         names += [each["metadata"]["name"] for each in page["items"]]
         token = page["metadata"].get("continue")
     assert names == ["t0", "t1", "t2", "t3", "t4"]
+    every = (await call(api, "GET", TRIGGERS, query={"limit": "9" * 18})).json
+    assert ([each["metadata"]["name"] for each in every["items"]], every["metadata"].get("continue")) == (
+        ["t0", "t2", "t3", "t4"],
+        None,
+    )
     for query in (
         {"limit": "x"},
         {"continue": "x"},
         {"continue": "W10="},
         {"continue": "WzEsIDIsIDNd"},
+        {"limit": "1", "continue": "WzEsICJcdWQ4MDAiLCAiYSJd"},
+        {"limit": "1", "continue": "WzEsICJhIiwgIlx1MDAwMCJd"},
         {"labelSelector": "=="},
         {"limit": "-1"},
     ):

@@ -35,6 +35,17 @@ class Scripted:
                 self._objects = self.lists.pop(0)
         return 5, [each for each in self._objects if text(each, "kind") == kind]
 
+    async def part(
+        self,
+        group: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+    ) -> tuple[int, Sequence[Document], int]:
+        raise AssertionError("a mirror reads whole lists")
+
     async def write(
         self, key: Key, object_: Document | None, *, expected_version: int | None
     ) -> Document | None:

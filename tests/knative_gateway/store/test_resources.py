@@ -12,7 +12,7 @@ import pytest
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key
-from knative_gateway.store import Store, open_store, resources
+from knative_gateway.store import Store, documents, open_store, resources
 from tests.knative_gateway.store.counting import counted
 
 TRIGGERS = ("eventing.knative.dev", "Trigger")
@@ -74,6 +74,46 @@ async def test_a_list_is_sorted_and_may_be_of_one_namespace(store: Store) -> Non
     ]
     _, some = await store.resources.list(*TRIGGERS, namespace="b")
     assert [each["at"] for each in some] == [["b", "Z"], ["b", "a"]]
+
+
+async def test_the_parts_of_a_list_are_the_list(store: Store) -> None:
+    for namespace, name in [("b", "Z"), ("b", "a"), ("a", "b"), ("a", "a-b"), ("a", "a.b")]:
+        metadata = {"namespace": namespace, "name": name}
+        await store.resources.write(key(name, namespace), {"metadata": metadata}, expected_version=None)
+    await store.resources.write(key("other", kind="Broker"), made("other"), expected_version=None)
+    chosen: list[str | None] = [None, "a", "b", "none"]
+    for one in chosen:
+        listed, every = await store.resources.list(*TRIGGERS, namespace=one)
+        for limit in (1, 2, 5, 7):
+            found, after, remaining = list[Any](), None, len(every)
+            while remaining:
+                of, some, remaining = await store.resources.part(*TRIGGERS, one, after=after, limit=limit)
+                found += some
+                assert (of, remaining) == (listed, len(every) - len(found))
+                after = found[-1]["metadata"]["namespace"], found[-1]["metadata"]["name"]
+            assert found == every
+    assert await store.resources.part(*TRIGGERS, after=("b", "z"), limit=1) == (listed, [], 0)
+
+
+async def test_a_part_of_a_list_reads_no_other_objects(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store(url) as store:
+        await asyncio.gather(
+            *(
+                store.resources.write(key(f"t{number:02}"), made(f"t{number:02}"), expected_version=0)
+                for number in range(40)
+            )
+        )
+    decoded = list[str]()
+
+    def noted(document: str) -> Any:
+        decoded.append(document)
+        return documents.read(document)
+
+    monkeypatch.setattr(resources, "read", noted)
+    async with open_store(url) as store:
+        _, some, remaining = await store.resources.part(*TRIGGERS, after=("default", "t09"), limit=3)
+        assert [each["metadata"]["name"] for each in some] == ["t10", "t11", "t12"]  # type: ignore[index]
+        assert (remaining, len(decoded)) == (27, 3)
 
 
 @pytest.mark.parametrize("expected", [1, 2, 7])
