@@ -9,7 +9,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
@@ -25,7 +24,7 @@ from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.console import Console, node_url
 from amqp_streams.server.garbage import Garbage
 from amqp_streams.server.identity.guard import Guard
-from amqp_streams.server.identity.password_checks import RUNNING_MAX
+from amqp_streams.server.identity.password_checks import checking_threads
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.listening.channel import ByteChannel, Connection
@@ -150,7 +149,7 @@ class Server:
         # recovery.
         self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)
         self._users: Final = None if settings.users_file is None else UsersFile.load(settings.users_file)
-        self._executor: Final = ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="passwords")
+        self._executor: Final = checking_threads()
         self._guard: Guard | None = None
         self._admin: AdminServer | None = None
         self._console: Console | None = None

@@ -6,9 +6,12 @@ Laws: the queue is bounded, and one address uses at most half of it. Addresses a
 password whose result is no longer wanted is not checked.
 """
 
+import os
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,7 +19,9 @@ from typing import Final
 from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 RUNNING_MAX: Final = 2
-"""How many threads check passwords. More would compete with the event loop for the processor."""
+"""How many threads check passwords. Each check computes in four threads of its own."""
+NICENESS: Final = 10
+"""Their priority for the processor: next to an event loop that has work, they get about a tenth of a core."""
 
 Verify = Callable[[str, str], bool]
 
@@ -26,6 +31,18 @@ class _Check:
     asked: VerifyPlain
     wanted: Callable[[], bool]
     on_result: Callable[[bool], None]
+
+
+def checking_threads() -> ThreadPoolExecutor:
+    """Return the threads of the checks, which leave the processor to the event loop."""
+    return ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="passwords", initializer=_step_back)
+
+
+def _step_back() -> None:
+    # On Linux, a thread has a priority of its own, and those that it starts have the same.
+    thread = threading.get_native_id()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 class PasswordChecks:

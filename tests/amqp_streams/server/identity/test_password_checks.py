@@ -1,10 +1,17 @@
 """The queue of password checks is bounded and fair, and clients that have left are not checked."""
 
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from amqp_streams.server.identity.password_checks import RUNNING_MAX, PasswordChecks
+from amqp_streams.server.identity.password_checks import (
+    NICENESS,
+    RUNNING_MAX,
+    PasswordChecks,
+    checking_threads,
+)
 from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 
@@ -113,3 +120,21 @@ def test_a_cancelled_check_is_reported_as_a_wrong_password() -> None:
     desk.ask("a", "alice")
     desk.executor.held.pop()[0].cancel()
     assert desk.told == [("alice", False)]
+
+
+def test_the_threads_leave_the_processor_to_the_event_loop() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def of_a_started_thread() -> int:
+        found = list[int]()
+        thread = threading.Thread(target=lambda: found.append(niceness()))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    own = niceness()
+    with checking_threads() as threads:
+        # argon2 computes in threads that it starts.
+        assert threads.submit(of_a_started_thread).result() == max(NICENESS, own)
+    assert niceness() == own
