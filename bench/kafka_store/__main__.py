@@ -6,7 +6,7 @@ processes share the cores of this machine. Prints a table with ratios, and with 
 figures. The exit status is 0 if everything that is installed was measured.
 
     --parts batched,one,paced,far    what is measured: in batches, one by one, latency, far readers
-    --against FOLDER                 another source tree: its node with a data directory is measured as well
+    --against FOLDER                 another source tree: its nodes are measured as well
 """
 
 import argparse

@@ -25,11 +25,12 @@ from bench.products.places import home
 from bench.server import Server, running
 
 KAFKA: Final = "node on Kafka"
+KAFKA_BEFORE: Final = "node on Kafka, before"
 DIRECT: Final = "confluent-kafka"
 DIRECTORY: Final = "node with a directory"
 BEFORE: Final = "the same, before"
 RABBIT: Final = "RabbitMQ quorum queue"
-PRODUCTS: Final = (KAFKA, DIRECT, DIRECTORY, BEFORE, RABBIT)
+PRODUCTS: Final = (KAFKA, KAFKA_BEFORE, DIRECT, DIRECTORY, BEFORE, RABBIT)
 WARM_UP: Final = 50_000
 COUNTS: Final = {(IN_BATCHES, 100): 1_000_000, (IN_BATCHES, 1024): 200_000, (ONE_BY_ONE, 100): 200_000}
 """Events of a run, by how and size. Few enough that all parts take less than six minutes."""
@@ -41,8 +42,8 @@ PACED_COUNT: Final = 4000
 class Plan:
     """What is measured.
 
-    `share`: of the events of each cell. `against`: another source tree, whose node with a data directory is
-    measured as well. `readers`, `backlog`: see `far.measure`.
+    `share`: of the events of each cell. `against`: another source tree, whose nodes are measured as well.
+    `readers`, `backlog`: see `far.measure`.
     """
 
     cells: Sequence[Cell]
@@ -104,15 +105,20 @@ class Bench:
             names = [f"e{number}" for number in range(plan.rounds * pairs)]
             far_logs = [f"far{readers}" for readers in plan.readers]
             logs = [f"{name}:1" for name in ("warm", "paced", *far_logs, *names)]
-            with running(self._folder / "kafka", logs=logs, kafka=cluster.servers) as server:
+            with ExitStack() as stack:
+                node = running(self._folder / "kafka", logs=logs, kafka=cluster.servers)
+                server = stack.enter_context(node)
+                nodes = {KAFKA: ("", server)}
                 _warm_up(server, cluster, admin)
+                if plan.against is not None and plan.cells:
+                    nodes[KAFKA_BEFORE] = ("b", stack.enter_context(self._before(names, cluster)))
                 for number in range(plan.rounds):
                     for index, cell in enumerate(plan.cells):
                         # What is read is what was sent: cells come in pairs.
                         name = names[number * pairs + index // 2]
                         if cell.way == "in":
                             _topic(admin, f"direct.{name}")
-                        self._kafka_cell(cell, number, name, server, cluster)
+                        self._kafka_cell(cell, number, name, nodes, cluster)
                 if plan.paced:
                     self._paced(KAFKA, server.url, "paced")
                     _topic(admin, "direct.paced")
@@ -161,20 +167,40 @@ class Bench:
                 rabbit.prepare(address)
                 self._paced(RABBIT, rabbit.url, address, ())
 
-    def _kafka_cell(self, cell: Cell, number: int, name: str, server: Server, cluster: Cluster) -> None:
+    @contextmanager
+    def _before(self, names: Sequence[str], cluster: Cluster) -> Iterator[Server]:
+        """The node of the other source tree, with logs of its own."""
+        assert self._plan.against is not None
+        with running(
+            self._folder / "kafka-before",
+            logs=[f"b{name}:1" for name in (*names, "warm")],
+            kafka=cluster.servers,
+            environment={"PYTHONPATH": self._plan.against},
+        ) as server:
+            for way in ("in", "out"):
+                cells.generated(cells.amqp(Cell(IN_BATCHES, way, 100), server.url, "bwarm", WARM_UP))
+            yield server
+
+    def _kafka_cell(
+        self, cell: Cell, number: int, name: str, nodes: Mapping[str, tuple[str, Server]], cluster: Cluster
+    ) -> None:
+        """`nodes`: by product, what the names of its logs begin with, and the node."""
         count, brokers = self._plan.count(cell), partial(_brokers_seconds, cluster)
-        ours = partial(
-            self._measure,
-            KAFKA,
-            cell,
-            cells.amqp(cell, server.url, name, count),
-            serving=_seconds(server),
-            brokers=brokers,
-        )
+        ours = [
+            partial(
+                self._measure,
+                product,
+                cell,
+                cells.amqp(cell, server.url, f"{begin}{name}", count),
+                serving=_seconds(server),
+                brokers=brokers,
+            )
+            for product, (begin, server) in nodes.items()
+        ]
         command = cells.direct(cell, cluster.servers, f"direct.{name}", count)
         theirs = partial(self._measure, DIRECT, cell, command, serving=float, brokers=brokers)
         # One by one, Kafka has nothing to compare with: its clients always send batches.
-        runs = [ours, theirs] if cell.how == IN_BATCHES else [ours]
+        runs = [*ours, theirs] if cell.how == IN_BATCHES else ours
         for run in runs[:: 1 if number % 2 == 0 else -1]:
             run()
 
