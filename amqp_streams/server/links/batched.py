@@ -168,7 +168,7 @@ class BatchedLink(ConsumerLink):
             - BATCH_OVERHEAD_BYTES
             - (_PARTITION_BYTES * len(partitions) if self.grant.announce else 0)
         )
-        events, cost, waits = self.batching.events, 0, False
+        events, cost, waits, enough = self.batching.events, 0, False, room // 4
         while events > 0 and cost < budget:
             filled = draft is not None and len(draft) > 0
             try:
@@ -199,7 +199,8 @@ class BatchedLink(ConsumerLink):
             events -= len(picked.offsets)
             room -= picked.bytes
             cost += max(len(picked.offsets), PASSED_COST if picked.weighed else 0)
-            if not single or (picked.weighed and perf_counter() > until):
+            # A batch that is nearly full is not filled up: the records of two reads would be copied.
+            if not single or room <= enough or (picked.weighed and perf_counter() > until):
                 break
         # All records were skipped by the filters: report how far the reader is, not where it began.
         if single and draft is not None and not len(draft):

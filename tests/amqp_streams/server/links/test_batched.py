@@ -166,6 +166,20 @@ def test_the_limit_on_bytes_holds_and_a_larger_event_comes_alone() -> None:
     assert min(counts[:-3]) > 20
 
 
+@pytest.mark.parametrize(("of_a_read", "reads"), [(520, 1), (300, 2)])
+def test_a_batch_that_is_nearly_full_is_not_filled_with_events_of_another_read(
+    of_a_read: int, reads: int
+) -> None:
+    """Those of two reads would be copied. 520 events fill four fifths of a batch, 300 events a half."""
+    node = InMemoryNode({"temps": 1})
+    for _ in range(4):
+        node.append("temps", *[bytes(250)] * of_a_read)
+    receiver = batched(EnginePair(node), partition=0, properties={names.BATCH_BYTES: proton.ulong(180 << 10)})
+    found = batches(receiver)
+    assert [len(batch.offsets) for batch in found] == [of_a_read * reads] * (4 // reads)
+    assert [offset for batch in found for offset in batch.offsets] == list(range(4 * of_a_read))
+
+
 def test_max_message_size_bounds_a_batch_and_refuses_one_event_that_is_larger() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"s" * 200] * 20)
