@@ -78,7 +78,7 @@ class Fetcher:
             if reads.ask(request, place, missing) is LATER:
                 return LATER
         if request is not None:
-            reads.taken(request, found)
+            reads.taken(request, place, found, end)
         return found
 
     def add(self, place: Place, span: Span) -> None:

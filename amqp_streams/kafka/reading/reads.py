@@ -6,6 +6,8 @@ Laws:
    with many readers, records are removed from the cache before their reader has its turn, and read again.
 3. When `held_bytes` are kept in this way, reads begin one at a time: consumers do not read faster than the
    readers take. What was kept the longest time makes room then, since its reader may not want it any more.
+4. A reader that reads on finds its next records read already, if no read waits: a consumer that is free reads
+   ahead by one load. Otherwise the reader and its consumer would work in turns, and never at the same time.
 """
 
 from collections import OrderedDict
@@ -19,8 +21,15 @@ from amqp_streams.kafka.reading.turns import SKIP_BYTES, Position, Turns, Wanted
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest, Use
 from amqp_streams.wire.batched.packed import total_bytes
 
-READ_BYTES: Final = 512 << 10
-"""How much one read brings, if there is as much: what one reader asks for serves its neighbours."""
+READ_BYTES: Final = 960 << 10
+"""How much one read brings, if there is as much: what one reader asks for serves its neighbours. A little
+less than four batched deliveries of the usual size, so that none of them needs the records of two reads.
+"""
+WHOLE_BYTES: Final = 1 << 20
+WHOLE_FROM: Final = 128 << 10
+"""A reader that asks for at least `WHOLE_FROM` bytes gets up to `WHOLE_BYTES` if no read waits: all that one
+read brought. A part of it would be copied, so that it does not keep all of it in memory.
+"""
 READ_BYTES_MIN: Final = 64 << 10
 """How much it brings if so many reads wait that the cache would have less for each of them."""
 CACHE_BYTES: Final = 64 << 20
@@ -35,7 +44,7 @@ _ANSWERED_AT_ONCE: Final = 200
 class Load:
     """A read that a consumer makes, from the number `start` on: `size` bytes from the number `at` on.
 
-    `span` or `error`: how it ended.
+    `pending`: None while no request waits for what is read ahead. `span` or `error`: how it ended.
     """
 
     consumer: int
@@ -43,7 +52,8 @@ class Load:
     start: int
     at: int
     size: int
-    pending: "_Pending"
+    owner: Hashable
+    pending: "_Pending | None"
     forgotten: int
     span: Span | None = None
     error: StorageError | None = None
@@ -89,23 +99,28 @@ class Reads:
         self._held: Final[OrderedDict[_Pending, int]] = OrderedDict()
         """The reads that have ended and whose records were not taken, and how many bytes they have."""
         self._held_now = 0
+        self._ahead: Final[dict[tuple[Hashable, int], Load]] = {}
+        """The loads that read ahead, by partition and number."""
         self._forgotten = 0
         """How many partitions were forgotten as a whole."""
         self._stopped = False
 
     def find(self, place: Hashable, at: int, end: int, bytes_max: int) -> Chunk | Missing | None:
-        """See `Spans.find`."""
+        """See `Spans.find`, and `WHOLE_FROM`."""
+        if bytes_max >= WHOLE_FROM and not len(self._turns):
+            bytes_max = max(bytes_max, WHOLE_BYTES)
         return self._spans.find(place, at, end, bytes_max)
 
     def uncovered(self, place: Hashable, at: int) -> int:
         """See `Spans.uncovered`."""
         return self._spans.uncovered(place, at)
 
-    def taken(self, request: ReadRequest, found: Chunk | None) -> None:
-        """A request got its answer."""
+    def taken(self, request: ReadRequest, place: Hashable, found: Chunk | None, end: int) -> None:
+        """A request got its answer. `end`: the number after the last record of the partition."""
+        request.cancel()
         if found is not None:
             self._turns.took(request.owner, total_bytes(found.messages))
-        request.cancel()
+            self._read_ahead(request.owner, place, found, end)
 
     def ask(self, request: ReadRequest, place: Hashable, at: int) -> Later | None:
         """Let a request wait for the record `at`. None: it is there now.
@@ -128,6 +143,10 @@ class Reads:
         request.cancel()
         pending = _Pending(self, request, place, at)
         request.pending = pending
+        ahead = self._ahead.get((place, at))
+        if ahead is not None and ahead.pending is None:
+            ahead.pending = pending
+            return LATER
         self._turns.add(pending)
         self._start()
         return LATER
@@ -162,18 +181,21 @@ class Reads:
         pending, span = load.pending, load.span
         self._running -= load.size
         self._free[load.consumer] = None if span is None else _position(load.place, span)
-        pending.error = load.error
+        if self._ahead.get((load.place, load.at)) is load:
+            del self._ahead[load.place, load.at]
         brought = 0
         if span is not None and load.forgotten == self._forgotten:
             brought = span.size
             self._spans.add(load.place, span)
-            if not pending.cancelled:
+            if pending is not None and not pending.cancelled:
                 self._hold(pending, span)
             for other in self._turns.covered(load.place, load.start, span.end, _ANSWERED_AT_ONCE):
                 assert isinstance(other, _Pending), "no other kind waits"
                 other.answer()
-        self._turns.brought(pending.owner, min(brought, load.size) - load.size)
-        pending.answer()
+        self._turns.brought(load.owner, min(brought, load.size) - load.size)
+        if pending is not None:
+            pending.error = load.error
+            pending.answer()
         self._start()
 
     def given_up(self, pending: _Pending) -> None:
@@ -198,10 +220,37 @@ class Reads:
                 answered += 1
                 pending.answer()
                 continue
-            del self._free[free[index]]
-            self._running += size
-            self._turns.brought(pending.owner, size)
-            self._begin(Load(free[index], pending.place, start, pending.at, size, pending, self._forgotten))
+            load = Load(
+                free[index], pending.place, start, pending.at, size, pending.owner, pending, self._forgotten
+            )
+            self._run(load)
+
+    def _read_ahead(self, owner: Hashable, place: Hashable, found: Chunk, end: int) -> None:
+        """Read what follows, for a reader that reads on and has got the last records in memory."""
+        if not self._free or len(self._turns) or self._stopped:
+            return
+        if self._held_now + self._running + READ_BYTES > self._held_bytes:
+            return
+        span = self._spans.last(place, found.end - 1)
+        if span is None or span.end >= end or (place, span.end) in self._ahead:
+            return
+        assert span.chunk is not None, "it has the records that were found"
+        # The first of several records may be all that was wanted, for example one record again.
+        if found.base == span.chunk.base and found.end < span.chunk.end:
+            return
+        # Only where a consumer is there already: a jump would delay others.
+        for consumer, position in self._free.items():
+            if position is not None and (position.place, position.next) == (place, span.end):
+                load = Load(consumer, place, span.end, span.end, READ_BYTES, owner, None, self._forgotten)
+                self._ahead[place, span.end] = load
+                self._run(load)
+                return
+
+    def _run(self, load: Load) -> None:
+        del self._free[load.consumer]
+        self._running += load.size
+        self._turns.brought(load.owner, load.size)
+        self._begin(load)
 
     def _hold(self, pending: _Pending, span: Span) -> None:
         pending.span = span

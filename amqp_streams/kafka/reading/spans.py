@@ -109,6 +109,15 @@ class Spans:
             at = span.end
         return at
 
+    def last(self, partition: Hashable, at: int) -> Span | None:
+        """The span that covers a number, if no span covers the number after that span."""
+        spans = self._spans.get(partition, [])
+        index = bisect_right(spans, at, key=lambda span: span.end)
+        if index == len(spans) or spans[index].start > at:
+            return None
+        span = spans[index]
+        return None if index + 1 < len(spans) and spans[index + 1].start == span.end else span
+
     def forget(self, partition: Hashable, below: int | None = None) -> None:
         """Drop the spans of a partition, or only those that end at `below` or earlier."""
         for span in tuple(self._spans.get(partition, ())):

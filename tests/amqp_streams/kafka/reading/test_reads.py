@@ -25,9 +25,10 @@ def span(start: int, end: int) -> Span:
 
 
 class Threads:
-    """Consumers whose loads end when the test says so."""
+    """Consumers whose loads end when the test says so. `known_end`: up to where they may read ahead."""
 
-    def __init__(self, consumers: int = 2, cache_bytes: int = 64 << 20) -> None:
+    def __init__(self, consumers: int = 2, cache_bytes: int = 64 << 20, known_end: int = 0) -> None:
+        self.known_end = known_end
         self.loads: list[Load] = []
         self.ready: list[object] = []
         self.reads = Reads(self.loads.append, consumers, cache_bytes)
@@ -35,12 +36,14 @@ class Threads:
     def request(self, owner: object) -> ReadRequest:
         return ReadRequest(owner, lambda: self.ready.append(owner))
 
-    def read(self, request: ReadRequest, at: int, end: int = 1 << 40) -> Chunk | Later | None:
+    def read(
+        self, request: ReadRequest, at: int, end: int = 1 << 40, bytes_max: int = WIDE
+    ) -> Chunk | Later | None:
         """As `Fetcher.read`."""
-        while (found := self.reads.find(P, at, end, WIDE)) is MISSING:
+        while (found := self.reads.find(P, at, end, bytes_max)) is MISSING:
             if self.reads.ask(request, P, self.reads.uncovered(P, at)) is LATER:
                 return LATER
-        self.reads.taken(request, found)
+        self.reads.taken(request, P, found, self.known_end)
         return found
 
     def end(self, count: int = 100, error: StorageError | None = None) -> Load:
@@ -248,7 +251,7 @@ class Machine:
                         break
                 else:
                     assert isinstance(found, Chunk)
-                    reads.taken(reader.request, found)
+                    reads.taken(reader.request, P, found, 1 << 40)
                     reader.at, reader.got = found.end, reader.got + len(found)
                     self.now += 5 * len(found)
                     turns.append(reader)

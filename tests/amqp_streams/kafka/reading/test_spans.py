@@ -59,6 +59,16 @@ def test_a_small_part_of_a_buffer_does_not_keep_the_whole_buffer() -> None:
         )
 
 
+def test_the_last_span_before_a_gap_is_known() -> None:
+    spans = Spans(WIDE)
+    first, second, far = (Span(at, at + 10, chunk(at, at + 5)) for at in (0, 10, 30))
+    for each in (first, second, far):
+        spans.add(PARTITION, each)
+    found = [spans.last(PARTITION, at) for at in (5, 10, 19, 20, 29, 30, 39, 40)]
+    assert found == [None, second, second, None, None, far, far, None]
+    assert spans.last("another", 5) is None
+
+
 def test_numbers_without_records_are_known_too() -> None:
     spans = Spans(WIDE)
     spans.add(PARTITION, Span(10, 20, chunk(11)))
