@@ -19,7 +19,7 @@ help:  ## show this list
 # setuptools says for each build that two of its tables are experimental.
 PIP := PYTHONWARNINGS='ignore:`[tool.' DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-$(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
+$(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c amqp_streams/kafka/brokers/_records.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer, found $$($(PYTHON) --version): name one with PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "needs Python's venv: apt-get install python3-venv"; exit 1; }

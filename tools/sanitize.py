@@ -15,31 +15,42 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-SOURCE: Final = ROOT / "amqp_streams" / "proton" / "_loops.c"
-TESTS: Final = ("tests/amqp_streams/proton", "tests/amqp_streams/server/links")
+SOURCES: Final = ("amqp_streams/proton/_loops.c", "amqp_streams/kafka/brokers/_records.c")
+TESTS: Final = (
+    "tests/amqp_streams/proton",
+    "tests/amqp_streams/server/links",
+    "tests/amqp_streams/kafka/brokers/test_compiled.py",
+    "tests/amqp_streams/kafka/brokers/test_takers.py",
+    "tests/amqp_streams/kafka/brokers/test_consuming.py",
+)
 _FLAGS: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _LIBRARIES: Final = ("libasan.so", "libubsan.so")
-# Imports the module that was built here in place of the installed one, then runs the tests.
+# Imports the modules that were built here in place of the installed ones, then runs the tests.
 _PROGRAM: Final = """
 import importlib.machinery, importlib.util, sys
-name, path, *tests = sys.argv[1:]
-spec = importlib.util.spec_from_file_location(
-    name, path, loader=importlib.machinery.ExtensionFileLoader(name, path))
-sys.modules[name] = importlib.util.module_from_spec(spec)
+folder, names, *tests = sys.argv[1:]
+for name in names.split(","):
+    path = f"{folder}/{name.rsplit('.')[-1]}.abi3.so"
+    spec = importlib.util.spec_from_file_location(
+        name, path, loader=importlib.machinery.ExtensionFileLoader(name, path))
+    sys.modules[name] = importlib.util.module_from_spec(spec)
 import pytest
+from amqp_streams.kafka.brokers import compiled as records
 from amqp_streams.proton import compiled
-assert compiled.loops.__file__ == path, compiled.loops
+for module in (compiled.loops, records.loaded.module):
+    assert module.__file__.startswith(folder), module
 sys.exit(pytest.main(["-p", "no:xdist", *tests]))
 """
 
 
-def build(folder: Path, compiler: str) -> Path:
-    """Compile the module with sanitizers into `folder`."""
-    module = folder / "_loops.abi3.so"
+def build(source: str, folder: Path, compiler: str) -> str:
+    """Compile a module with sanitizers into `folder`; returns its name."""
+    path = ROOT / source
     include = sysconfig.get_paths()["include"]
-    command = [compiler, "-shared", "-fPIC", *_FLAGS, f"-I{include}", str(SOURCE), "-o", str(module)]
+    module = folder / f"{path.stem}.abi3.so"
+    command = [compiler, "-shared", "-fPIC", *_FLAGS, f"-I{include}", str(path), "-o", str(module)]
     subprocess.run(command, check=True)
-    return module
+    return source.removesuffix(".c").replace("/", ".")
 
 
 def environment(compiler: str) -> dict[str, str]:
@@ -62,8 +73,8 @@ def main() -> None:
         print("needs gcc: apt-get install gcc", file=sys.stderr)
         sys.exit(2)
     with tempfile.TemporaryDirectory(prefix="sanitize-") as name:
-        module = build(Path(name), compiler)
-        command = [sys.executable, "-c", _PROGRAM, "amqp_streams.proton._loops", str(module), *TESTS]
+        names = [build(source, Path(name), compiler) for source in SOURCES]
+        command = [sys.executable, "-c", _PROGRAM, name, ",".join(names), *TESTS]
         sys.exit(subprocess.run(command, cwd=ROOT, env=environment(compiler), check=False).returncode)
 
 

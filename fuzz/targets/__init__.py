@@ -23,6 +23,7 @@ MODULES: Final = {
             "management",
             "client",
             "files",
+            "kafka",
             "settings",
             "server",
         )

@@ -47,6 +47,7 @@ INPUTS = {
     "batches": 300,
     "compression": 300,
     "files": 40,
+    "kafka": 150,
     "events": 300,
     "requests": 300,
     "replies": 300,

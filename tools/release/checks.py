@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.release.archives import contents
-from tools.release.building import LOOPS
+from tools.release.building import COMPILED
 from tools.release.errors import ReleaseError, output
 
 SUMS: Final = "SHA256SUMS"
@@ -29,6 +29,7 @@ PACKAGES: Final = frozenset(
 )
 _IN_ARCHIVE: Final = (
     "CHANGELOG.md LICENSE README.md SECURITY.md constraints.txt pyproject.toml amqp_streams/proton/_loops.c"
+    " amqp_streams/kafka/brokers/_records.c"
 )
 
 
@@ -54,7 +55,7 @@ def check_contents(files: Iterable[str], archive: Path, wheels: Sequence[Path], 
 def _faults_of(wheel: Path, wanted: set[str], version: str) -> list[str]:
     files = contents(wheel)
     info = f"amqp_event_streams-{version}.dist-info"
-    expected = wanted | ({LOOPS} if "abi3" in wheel.name else set())
+    expected = wanted | (set(COMPILED) if "abi3" in wheel.name else set())
     found = {name for name in files if not name.startswith(f"{info}/")}
     faults = [f"{wheel.name} lacks {name}" for name in sorted(expected - found)]
     faults += [f"{wheel.name} has {name}" for name in sorted(found - expected)]

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.consuming import CONSUMING, WAIT_S, OldRecords, OvertakenError
+from amqp_streams.kafka.brokers.takers import taker_of
 from amqp_streams.kafka.brokers.taking import Place
 from amqp_streams.kafka.reading.reads import CACHE_BYTES, READ_BYTES, Load, Reads
 from amqp_streams.kafka.reading.spans import MISSING, Span
@@ -46,9 +47,8 @@ class Fetcher:
         self._stopping: Final = threading.Event()
         self._local: Final = threading.local()
         self._consumers: Final[list[OldRecords]] = []
-        self._consumer: Final = partial(
-            OldRecords, {**CONSUMING, **settings}, plain, self._stopping, threading.Lock()
-        )
+        self._plain: Final = plain
+        self._taker: Final = partial(taker_of, {**CONSUMING, **settings}, threading.Lock())
         self._threads: Final[dict[int, ThreadExecutor]] = {}
         self._reads: Final = Reads(self._begin, readers, cache_bytes)
         self.tail: TailReads | None = None
@@ -129,8 +129,10 @@ class Fetcher:
             load.error = error
 
     def _load(self, place: Place, start: int, at: int, size: int) -> Span:
-        consumer: OldRecords | None = getattr(self._local, "consumer", None)
-        if consumer is None:
-            consumer = self._local.consumer = self._consumer()
-            self._consumers.append(consumer)
-        return consumer.read(place, start, at, size, self._wait_s)
+        """In each thread. Topics of other programs have consumers of their own, which also take keys."""
+        plain = place.topic in self._plain
+        consumers: dict[bool, OldRecords] = self._local.__dict__.setdefault("consumers", {})
+        if plain not in consumers:
+            consumers[plain] = OldRecords(self._taker(plain=plain), self._stopping)
+            self._consumers.append(consumers[plain])
+        return consumers[plain].read(place, start, at, size, self._wait_s)

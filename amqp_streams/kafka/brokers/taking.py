@@ -21,6 +21,21 @@ class Place(NamedTuple):
         return f"partition {self.partition} of topic {self.topic!r}"
 
 
+class Other(NamedTuple):
+    """A message that is not a record: an error, or the end of a partition."""
+
+    place: Place
+    offset: int
+    error: KafkaError
+
+
+class Portion(NamedTuple):
+    """What was taken: the records of each partition in their order, in pieces, and the other messages."""
+
+    runs: Sequence[tuple[Place, Consumed]]
+    others: Sequence[Other]
+
+
 def sorted_out(messages: Sequence[Message]) -> tuple[dict[Place, list[Message]], list[Message]]:
     """The records by partition, in their order, and the other messages: errors and ends of partitions."""
     others = [message for message in messages if message.error() is not None]

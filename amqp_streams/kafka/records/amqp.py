@@ -15,7 +15,7 @@ from typing import Final
 
 from amqp_streams.errors import WireError
 from amqp_streams.storage.ports import Formats
-from amqp_streams.wire.batched.packed import packed_copy
+from amqp_streams.wire.batched.packed import Packed, packed_copy
 from amqp_streams.wire.layout import (
     HEADER,
     HEADER_HEAD,
@@ -54,9 +54,11 @@ def keys(messages: Sequence[bytes]) -> list[bytes | None]:
 def messages(values: Sequence[bytes | None]) -> tuple[Sequence[bytes], bytes, Formats]:
     """Messages, header sizes and message-formats of records with these values.
 
-    Usual messages are copied into one buffer, so that a delivery needs no step for each of them. A record
-    without a value, which only another program can have written, is a message with the body null.
+    Usual messages are in one buffer, so that a delivery needs no step for each of them. A record without a
+    value, which only another program can have written, is a message with the body null.
     """
+    if isinstance(values, Packed) and (alike := header_sizes_alike(values)) is not None:
+        return values, alike, None
     given = [NULL_VALUE if value is None else value for value in values]
     if (alike := header_sizes_alike(given)) is not None:
         return packed_copy(given), alike, None

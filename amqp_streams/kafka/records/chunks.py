@@ -5,11 +5,13 @@ Hot path: records are columns, because a step for each record costs more than wh
 
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from amqp_streams.kafka.records import amqp
 from amqp_streams.kafka.records.plain import Headers, PlainRecord, plain_message
 from amqp_streams.storage.ports import Chunk, Formats
+from amqp_streams.wire.batched.packed import Packed, join_messages
 
 
 class Consumed(NamedTuple):
@@ -24,6 +26,23 @@ class Consumed(NamedTuple):
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[Headers] | None = None
+
+
+def joined(parts: Sequence[Consumed]) -> Consumed:
+    """Records that follow each other, of one partition, in one piece. `parts`: at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    values = [part.values for part in parts]
+    packed = [each for each in values if isinstance(each, Packed)]
+    keys = [part.keys for part in parts if part.keys is not None]
+    headers = [part.headers for part in parts if part.headers is not None]
+    return Consumed(
+        list(chain.from_iterable([part.offsets for part in parts])),
+        list(chain.from_iterable([part.times_ms for part in parts])),
+        join_messages(packed) if len(packed) == len(values) else list(chain.from_iterable(values)),
+        list(chain.from_iterable(keys)) if len(keys) == len(parts) else None,
+        list(chain.from_iterable(headers)) if len(headers) == len(parts) else None,
+    )
 
 
 def chunk_of(records: Consumed) -> Chunk:

@@ -10,24 +10,29 @@ from confluent_kafka import Producer
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers import consuming
 from amqp_streams.kafka.brokers.consuming import CONSUMING, OldRecords
+from amqp_streams.kafka.brokers.takers import taker_of
 from amqp_streams.kafka.brokers.taking import Place
 from amqp_streams.kafka.reading.spans import Span
+from tests.amqp_streams.kafka.brokers.library import use_taker
 
 QUIET: dict[str, Any] = {"log_level": 0}
 COUNT = 3000
 T = Place("t", 0)
 
 
-@pytest.fixture
-def records(mock_kafka: str) -> Iterator[OldRecords]:
+@pytest.fixture(params=["python", "compiled"])
+def records(
+    request: pytest.FixtureRequest, mock_kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OldRecords]:
     """A consumer of a topic with `COUNT` records of four bytes in each of two partitions: their numbers."""
+    use_taker(monkeypatch, request.param)
     producer = Producer({"bootstrap.servers": mock_kafka, "enable.idempotence": True, **QUIET})
     for partition in (0, 1):
         messages: list[dict[str, Any]] = [{"value": b"%04d" % number} for number in range(COUNT)]
         producer.produce_batch(T.topic, messages, partition=partition)
     assert producer.flush(60) == 0
     settings = {**CONSUMING, "bootstrap.servers": mock_kafka, **QUIET}
-    made = OldRecords(settings, frozenset(), threading.Event(), threading.Lock())
+    made = OldRecords(taker_of(settings, threading.Lock(), plain=False), threading.Event())
     yield made
     made.close()
 

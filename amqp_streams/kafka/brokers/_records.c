@@ -1,0 +1,226 @@
+/* Takes records from a consumer of librdkafka, compiled (docs/compiled-loops.md).
+
+   Law: `take` brings what the consumer of confluent-kafka brings in `consumers.py`, in the same order, as columns.
+   Nothing is decided here: errors and ends of partitions are returned as they are. The tests of consumers.py run with
+   both.
+
+   The module does not link with librdkafka. It is given the addresses of the functions of the library that
+   confluent-kafka has loaded (`bind`), so that there is one copy of the library in the process. The caller guarantees
+   that a queue exists while it is used, and that no function of Python is called for what is in it: `take` waits,
+   copies and releases without the interpreter's lock. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef void queue_t;
+typedef void topic_t;
+
+/* rd_kafka_message_t of rdkafka.h. */
+typedef struct {
+    int error;
+    topic_t *topic;
+    int32_t partition;
+    void *value;
+    size_t size;
+    void *key;
+    size_t key_size;
+    int64_t offset;
+    void *private;
+} message_t;
+
+/* The library's functions, in the order of `FUNCTIONS` in library.py. */
+static struct {
+    ssize_t (*consume)(queue_t *, int, message_t **, size_t);
+    void (*destroy)(message_t *);
+    int64_t (*timestamp)(const message_t *, int *);
+    const char *(*topic_name)(const topic_t *);
+    const char *(*error_text)(const message_t *);
+} library;
+enum { FUNCTIONS = sizeof library / sizeof(void *) };
+
+static bool bound = false;
+
+/* How many messages one call of the library brings at most, after the first, and `take` altogether. */
+enum { STEP = 500, COUNT_MAX = 100000 };
+
+/* `bind(functions: bytes)`: the addresses of the library's functions, as native pointers one after another. */
+static PyObject *bind(PyObject *module, PyObject *args)
+{
+    const char *functions;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#", &functions, &size))
+        return NULL;
+    if (size != (Py_ssize_t)sizeof library) {
+        PyErr_Format(PyExc_ValueError, "bind needs %d addresses", FUNCTIONS);
+        return NULL;
+    }
+    memcpy(&library, functions, sizeof library);
+    bound = true;
+    Py_RETURN_NONE;
+}
+
+/* How many messages to ask for, if those that were taken have `size` bytes and `wanted` bytes are wanted. */
+static size_t missing(size_t wanted, size_t size, size_t taken)
+{
+    if (taken == 0)
+        return 1; /* Asked for many, the library would wait for all of them. */
+    if (size == 0)
+        return STEP;
+    double more = (double)(wanted - size) * (double)taken / (double)size + 1.0;
+    return more < (double)STEP ? (size_t)more : STEP;
+}
+
+/* Waits for the first message, then takes what is there without waiting: at most `count` messages, and none more when
+   their values have `bytes` bytes. Returns how many. */
+static size_t collect(queue_t *queue, int timeout_ms, message_t **found, size_t count, size_t bytes)
+{
+    size_t taken = 0, size = 0;
+    while (taken < count && size < bytes) {
+        size_t step = missing(bytes, size, taken);
+        if (step > count - taken)
+            step = count - taken;
+        ssize_t more = library.consume(queue, taken ? 0 : timeout_ms, found + taken, step);
+        if (more <= 0)
+            break;
+        for (size_t end = taken + (size_t)more; taken < end; taken++)
+            if (!found[taken]->error && found[taken]->value)
+                size += found[taken]->size;
+    }
+    return taken;
+}
+
+/* How many messages from the first on are records of one partition. */
+static size_t run_of(message_t **found, size_t count)
+{
+    size_t length = 0;
+    while (length < count && !found[length]->error && found[length]->topic == found[0]->topic &&
+           found[length]->partition == found[0]->partition)
+        length++;
+    return length;
+}
+
+/* (topic, partition, offset, code, text) */
+static PyObject *error_of(const message_t *message)
+{
+    const char *name = message->topic ? library.topic_name(message->topic) : "";
+    const char *text = library.error_text(message);
+    return Py_BuildValue("(siLis)", name, (int)message->partition, (long long)message->offset, message->error,
+                         text ? text : "");
+}
+
+/* Writes the columns of records. */
+static void fill(message_t **found, size_t count, char *offset, char *time, char *size, char *out)
+{
+    for (size_t index = 0; index < count; index++) {
+        const message_t *message = found[index];
+        int kind;
+        uint64_t number = (uint64_t)message->offset;
+        int64_t stamp = library.timestamp(message, &kind);
+        int32_t length = message->value ? (int32_t)message->size : -1;
+        memcpy(offset + index * sizeof number, &number, sizeof number);
+        memcpy(time + index * sizeof stamp, &stamp, sizeof stamp);
+        memcpy(size + index * sizeof length, &length, sizeof length);
+        if (length > 0) {
+            memcpy(out, message->value, (size_t)length);
+            out += length;
+        }
+    }
+}
+
+/* (topic, partition, offsets, times, sizes, buffer): arrays of uint64, int64 and int32, and the values one after
+   another. The size of a record without a value is -1. */
+static PyObject *columns_of(message_t **found, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t index = 0; index < count; index++)
+        bytes += found[index]->value ? found[index]->size : 0;
+    PyObject *offsets = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(uint64_t)));
+    PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
+    PyObject *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int32_t)));
+    PyObject *buffer = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    PyObject *columns = NULL;
+    if (offsets && times && sizes && buffer) {
+        char *offset = PyBytes_AsString(offsets), *time = PyBytes_AsString(times);
+        char *size = PyBytes_AsString(sizes), *out = PyBytes_AsString(buffer);
+        Py_BEGIN_ALLOW_THREADS
+        fill(found, count, offset, time, size, out);
+        Py_END_ALLOW_THREADS
+        columns = Py_BuildValue("(siOOOO)", library.topic_name(found[0]->topic), (int)found[0]->partition, offsets,
+                                times, sizes, buffer);
+    }
+    Py_XDECREF(offsets);
+    Py_XDECREF(times);
+    Py_XDECREF(sizes);
+    Py_XDECREF(buffer);
+    return columns;
+}
+
+/* Adds what the messages are to both lists. False with an exception. */
+static bool sort_out(message_t **found, size_t count, PyObject *runs, PyObject *errors)
+{
+    size_t index = 0;
+    while (index < count) {
+        size_t length = run_of(found + index, count - index);
+        PyObject *item = length ? columns_of(found + index, length) : error_of(found[index]);
+        if (item == NULL)
+            return false;
+        int failed = PyList_Append(length ? runs : errors, item);
+        Py_DECREF(item);
+        if (failed)
+            return false;
+        index += length ? length : 1;
+    }
+    return true;
+}
+
+/* `take(queue: int, timeout_ms: int, count: int, bytes: int) -> (runs, errors)`: see `collect`. */
+static PyObject *take(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    int timeout_ms;
+    Py_ssize_t count, bytes;
+    if (!PyArg_ParseTuple(args, "Kinn", &address, &timeout_ms, &count, &bytes))
+        return NULL;
+    if (!bound || !address || timeout_ms < 0 || count <= 0 || count > COUNT_MAX || bytes <= 0) {
+        PyErr_SetString(PyExc_ValueError, "take needs a queue, a count and bytes, after bind");
+        return NULL;
+    }
+    message_t **found = PyMem_Calloc((size_t)count, sizeof *found);
+    if (found == NULL)
+        return PyErr_NoMemory();
+    size_t taken;
+    Py_BEGIN_ALLOW_THREADS
+    taken = collect((queue_t *)(uintptr_t)address, timeout_ms, found, (size_t)count, (size_t)bytes);
+    Py_END_ALLOW_THREADS
+    PyObject *runs = PyList_New(0), *errors = PyList_New(0), *result = NULL;
+    if (runs && errors && sort_out(found, taken, runs, errors))
+        result = Py_BuildValue("(OO)", runs, errors);
+    Py_XDECREF(runs);
+    Py_XDECREF(errors);
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t index = 0; index < taken; index++)
+        library.destroy(found[index]);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(found);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"bind", bind, METH_VARARGS, "Pass the addresses of the library's functions."},
+    {"take", take, METH_VARARGS, "Take records and other messages from a queue."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "amqp_streams.kafka.brokers._records", "See _records.c.", -1, functions, NULL, NULL, NULL,
+    NULL,
+};
+
+PyMODINIT_FUNC PyInit__records(void)
+{
+    return PyModule_Create(&definition);
+}
