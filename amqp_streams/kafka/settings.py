@@ -54,6 +54,8 @@ class TopicSettings:
     retention_bytes: int | None
     segment_ms: int
     segment_bytes: int
+    removes: bool = False
+    """Old records are removed by age or size, whether they were replaced or not."""
 
     @property
     def promise(self) -> str:
@@ -90,6 +92,7 @@ def topic_settings(replicas: Sequence[int], configuration: Mapping[str, str]) ->
         retention_bytes=bound(_RETENTION_BYTES),
         segment_ms=int(configuration[_SEGMENT_MS]),
         segment_bytes=int(configuration[_SEGMENT_BYTES]),
+        removes="delete" in configuration[_CLEANUP].split(","),
     )
 
 

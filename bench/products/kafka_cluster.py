@@ -35,6 +35,8 @@ _MEMORY: Final = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLe
 _SMALL: Final = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    # A compacted topic is compacted within a second, too.
+    "log.cleaner.backoff.ms": "1000",
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
     # Retention by size and age is visible to a test after a second instead of minutes.
     "log.initial.task.delay.ms": "500",

@@ -167,6 +167,14 @@ class Administration:
                 message = f"topic {name} exists"
                 raise ValueError(message) from error
             raise _not_done("create", name, error) from error
+        return self.await_topic(name)
+
+    def await_topic(self, name: str) -> FoundTopic:
+        """The topic, which exists, when the brokers show it and its partitions have leaders.
+
+        Raises:
+            StorageError: they do not in time.
+        """
         return self._await_topic(name, lambda found: found is not None and self._led(found))
 
     def alter(self, found: FoundTopic, configuration: Mapping[str, str]) -> FoundTopic:
@@ -256,14 +264,32 @@ class Administration:
 
         return joined([asked], answered)
 
-    def _ask(self, wanted: Mapping[Place, OffsetSpec]) -> "Future[Offsets]":
+    def ask_written_end(self, place: Place) -> "Future[int]":
+        """The number after the last record of a partition, whether its transaction has ended or not.
+
+        The result raises StorageError: Kafka does not answer.
+        """
+        asked = self._ask({place: LATEST}, isolation=IsolationLevel.READ_UNCOMMITTED)
+
+        def answered() -> int:
+            offsets = asked.result()
+            if place not in offsets.found:
+                message = f"{place}: its end cannot be looked up: {offsets.reason}"
+                raise StorageError(message)
+            return offsets.found[place]
+
+        return joined([asked], answered)
+
+    def _ask(
+        self,
+        wanted: Mapping[Place, OffsetSpec],
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> "Future[Offsets]":
         """The offsets that Kafka knows."""
         asked: Any = {TopicPartition(place.topic, place.partition): spec for place, spec in wanted.items()}
         try:
             answers = (
-                self._admin.list_offsets(
-                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
-                )
+                self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=ANSWER_S)
                 if asked
                 else {}
             )

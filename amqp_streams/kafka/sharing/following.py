@@ -1,0 +1,268 @@
+"""[io] Follows the state topic: what all homes have committed, in memory, at each node.
+
+Laws: a load answers with all records that were in front of the end that the partition had after the load was
+asked for, with all their transactions ended; or it says why it cannot. A topic that was deleted and created
+again, and a partition that lost records, are read again from the beginning, and `on_lost` names the buckets:
+a home that decided with the old states must fence and load again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from amqp_streams.errors import StorageError
+from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
+from amqp_streams.kafka.brokers.taking import Place
+from amqp_streams.kafka.sharing.followed import Changes, FollowedStates
+from amqp_streams.kafka.sharing.reading import Brought, StateReader
+from amqp_streams.kafka.sharing.state_topic import REMOVED_MS, problems
+
+LOOK_S: Final = 2.0
+"""The time between two looks at the topic."""
+LOAD_MS: Final = 5000
+"""How long a load may take."""
+FULL_MS: Final = 60_000
+"""How often a bucket that is full is read again: compaction, or people, may have removed records."""
+FORGOTTEN_MS: Final = REMOVED_MS // 2
+"""A node that did not reach Kafka for so long may have missed that keys were removed."""
+
+log = logging.getLogger("amqp_streams.kafka")
+
+Loaded: TypeAlias = Callable[[Mapping[str, bytes] | StorageError], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Load:
+    """`end`: the number that must be reached; None: it is not known yet."""
+
+    bucket: int
+    answered: Loaded
+    until_ms: int
+    end: int | None = None
+
+
+class StateFollower:
+    """All public methods are called on the event loop's thread.
+
+    `found`: the topic. `on_changes`: gets the records of a bucket in their order. `on_lost`: gets buckets
+    whose states in memory were not those of the topic, and why. `boot_ms`: reads CLOCK_BOOTTIME.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        administration: Administration,
+        found: FoundTopic,
+        *,
+        weak: bool = False,
+        loop_call: Callable[..., object],
+        boot_ms: Callable[[], int],
+        on_changes: Callable[[int, Changes], None],
+        on_lost: Callable[[frozenset[int], str], None],
+        states: FollowedStates | None = None,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self.topic: Final = found.name
+        self._buckets: Final = found.settings.partitions
+        self.states: Final = states or FollowedStates(self._buckets)
+        self._administration: Final = administration
+        self._id = found.id
+        self._weak: Final = weak
+        self._loop_call: Final = loop_call
+        self._boot_ms: Final = boot_ms
+        self._on_changes: Final = on_changes
+        self._on_lost: Final = on_lost
+        self._look_s: Final = look_s
+        self._loads: Final[dict[int, _Load]] = {}
+        self._full: Final[dict[int, int]] = {}
+        """Of full buckets, when they are read again."""
+        self._away = ""
+        self._missing = 0
+        self._wrong: tuple[str, ...] = ()
+        self._broken = ""
+        self._looked_ms = boot_ms()
+        self._stopping: Final = threading.Event()
+        self._handled: Final = threading.Event()
+        self._reader: Final = StateReader(
+            settings,
+            self.topic,
+            self._buckets,
+            loop_call=loop_call,
+            on_portion=self._brought,
+            on_ended=self._ended,
+        )
+        self._thread: Final = threading.Thread(target=self._look, name="kafka-state-looks", daemon=True)
+        self._thread.start()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong now, in words; empty if nothing is."""
+        full = [
+            f"bucket {number} of topic {self.topic!r} is too large: {bucket.full}. Its groups and cursors"
+            " have no home until some are deleted"
+            for number, bucket in enumerate(self.states.buckets)
+            if bucket.full
+        ]
+        gone = f"topic {self.topic!r} is missing" if self._missing > 1 else ""
+        return (*[each for each in (self._broken, self._away, gone) if each], *self._wrong, *full)
+
+    def load(self, bucket: int, answered: Loaded) -> None:
+        """Answer with the states of a bucket: see the module. A load of the same bucket before is dropped."""
+        load = self._loads[bucket] = _Load(bucket, answered, self._boot_ms() + LOAD_MS)
+        place = Place(self.topic, bucket)
+        asked = self._administration.ask_written_end(place)
+        asked.add_done_callback(partial(self._loop_call, self._asked, load))
+
+    def tick(self) -> None:
+        """Called several times a second: fail loads that take too long, and read full buckets again."""
+        now_ms = self._boot_ms()
+        for load in [each for each in self._loads.values() if each.until_ms <= now_ms]:
+            position = self.states.buckets[load.bucket].position
+            if load.end is None:
+                why = "no broker answered where it ends"
+            else:
+                why = f"it was read up to {position}, and not up to {load.end}"
+            within = f"within {LOAD_MS / 1000:g} s"
+            self._answer(load, StorageError(f"bucket {load.bucket} of topic {self.topic!r}: {why} {within}"))
+        for bucket in [each for each, again_ms in self._full.items() if again_ms <= now_ms]:
+            del self._full[bucket]
+            self._reader.again(bucket)
+
+    def close(self) -> None:
+        """End the threads. Loads are not answered any more."""
+        self._loads.clear()
+        self._stopping.set()
+        self._handled.set()
+        self._reader.close()
+        self._thread.join()
+
+    # -- what was read
+
+    def _brought(self, reading: int, portion: Sequence[Brought]) -> None:
+        self._reader.taken()
+        # Of the topic that was there before.
+        if reading != self._reader.reading or self._stopping.is_set():
+            return
+        for each in portion:
+            if each.again:
+                self._begin_again(each)
+                continue
+            self.states.apply(each.bucket, each.changes, each.position)
+            if each.changes:
+                self._on_changes(each.bucket, each.changes)
+            self._note_full(each.bucket)
+            load = self._loads.get(each.bucket)
+            if load is not None:
+                self._answer_if_read(load)
+
+    def _begin_again(self, brought: Brought) -> None:
+        number, was_full = brought.bucket, self.states.buckets[brought.bucket].full
+        self.states.clear(number)
+        if not was_full:
+            log.error("kafka_states_lost topic=%s bucket=%s reason=%s", self.topic, number, brought.again)
+            self._on_lost(frozenset({number}), brought.again)
+
+    def _note_full(self, bucket: int) -> None:
+        if self.states.buckets[bucket].full and bucket not in self._full:
+            self._full[bucket] = self._boot_ms() + FULL_MS
+            why = self.states.buckets[bucket].full
+            log.error("kafka_states_full topic=%s bucket=%s reason=%s", self.topic, bucket, why)
+
+    # -- loads
+
+    def _asked(self, load: _Load, future: "Future[int]") -> None:
+        if self._loads.get(load.bucket) is not load:
+            return
+        try:
+            load.end = future.result()
+        except StorageError as error:
+            self._answer(load, error)
+        else:
+            self._answer_if_read(load)
+
+    def _answer_if_read(self, load: _Load) -> None:
+        bucket = self.states.buckets[load.bucket]
+        if load.end is None or bucket.position < load.end:
+            return
+        if bucket.full:
+            why = f"bucket {load.bucket} of topic {self.topic!r} is too large: {bucket.full}"
+            self._answer(load, StorageError(why))
+        else:
+            self._answer(load, dict(bucket.values))
+
+    def _answer(self, load: _Load, result: Mapping[str, bytes] | StorageError) -> None:
+        del self._loads[load.bucket]
+        load.answered(result)
+
+    # -- looks at the topic
+
+    def _look(self) -> None:
+        while not self._stopping.wait(self._look_s):
+            found: FoundTopic | StorageError | None
+            try:
+                found = self._administration.describe([self.topic]).get(self.topic)
+            except StorageError as error:
+                found = error
+            except Exception as error:
+                # The thread must live: the next look may succeed.
+                log.exception("kafka_state_look_failed")
+                found = StorageError(f"{type(error).__name__}: {error}")
+            self._handled.clear()
+            if self._stopping.is_set():
+                return
+            self._loop_call(self._looked, found)
+            # A busy loop must not collect looks.
+            self._handled.wait()
+
+    def _looked(self, found: FoundTopic | StorageError | None) -> None:
+        self._handled.set()
+        if self._stopping.is_set():
+            return
+        if isinstance(found, StorageError):
+            if not self._away:
+                log.warning("kafka_state_topic_away topic=%s reason=%s", self.topic, found)
+            self._away = str(found)
+            return
+        self._away = ""
+        now_ms, before_ms = self._boot_ms(), self._looked_ms
+        self._looked_ms = now_ms
+        if found is None:
+            # Two looks must agree: a broker may be behind the others.
+            self._missing += 1
+            if self._missing == 2:
+                log.error("kafka_state_topic_missing topic=%s", self.topic)
+            return
+        self._missing = 0
+        self._judge(found)
+        if found.id != self._id:
+            self._id = found.id
+            self._restart(f"topic {self.topic!r} was deleted and created again")
+        elif now_ms - before_ms > FORGOTTEN_MS:
+            self._restart(f"Kafka was not reached for {(now_ms - before_ms) // 3_600_000} hours")
+
+    def _judge(self, found: FoundTopic) -> None:
+        wrong = problems(self.topic, found.settings, self._buckets, weak=self._weak)
+        lacks = found.replication
+        if lacks.leaderless:
+            wrong += (f"{lacks.leaderless} buckets of topic {self.topic!r} have no leader: brokers are lost",)
+        if lacks.short:
+            why = "have too few replicas in sync, so their homes cannot commit: brokers are lost"
+            wrong += (f"{lacks.short} buckets of topic {self.topic!r} {why}",)
+        if wrong and wrong != self._wrong:
+            log.error("kafka_state_topic_unfit reason=%s", "; ".join(wrong))
+        self._wrong = wrong
+
+    def _restart(self, why: str) -> None:
+        log.error("kafka_states_lost topic=%s reason=%s", self.topic, why)
+        self._reader.restart()
+        self._full.clear()
+        for number in range(self._buckets):
+            self.states.clear(number)
+        self._on_lost(frozenset(range(self._buckets)), why)
+
+    def _ended(self, why: str) -> None:
+        self._broken = why
