@@ -16,8 +16,10 @@ help:  ## show this list
 # pyspark has no wheel. Its archive of 450 MB is copied several times, on one core: the other core installs the rest
 # meanwhile. A wheel that is installed at once need not be compressed (build.cfg). The last pip installs what the pins
 # lack.
+# pip would compile 190 MB of modules, of which few are ever imported. Python compiles a module when it is imported
+# first.
 # setuptools says for each build that two of its tables are experimental.
-PIP := PYTHONWARNINGS='ignore:`[tool.' DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --constraint constraints.txt
+PIP := PYTHONWARNINGS='ignore:`[tool.' DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 
 $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c amqp_streams/kafka/brokers/_records.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
