@@ -77,7 +77,7 @@ def run(
     require_engine()
     raise_open_files()
     with server_runner() as runner:
-        return runner.run(serve(settings, ready=ready, reread=reread, shown=shown))
+        return runner.run(serve(settings, ready=ready, reread=reread, shown=shown, alone=True))
 
 
 async def serve(
@@ -88,14 +88,16 @@ async def serve(
     store: Store | None = None,
     reread: Reread | None = None,
     shown: Shown | None = None,
+    alone: bool = False,
 ) -> int:
     """Serve on a running event loop, for tests and for programs that embed a node. Returns the exit status.
 
     `stop` ends it like SIGTERM; if it is given, no signal handlers are set. `store` replaces the data
-    directory.
+    directory. `alone`: the process does nothing else, so the rule for garbage is that of a node.
     """
     loop = asyncio.get_running_loop()
     node = Server(settings, reread=reread, shown=shown)
+    garbage = Garbage(loop)
     stopping = stop or asyncio.Event()
     handlers = (
         {}
@@ -115,11 +117,14 @@ async def serve(
         ) in handlers.items():
             loop.add_signal_handler(number, handler)
         await node.start(opened)
+        if alone:
+            garbage.start()
         if ready is not None:
             ready(node.addresses)
         await stopping.wait()
         await node.announce_stop()
     finally:
+        garbage.stop()
         clean = await node.stop()
         for number in handlers:
             loop.remove_signal_handler(number)
@@ -154,7 +159,6 @@ class Server:
         self._admin: AdminServer | None = None
         self._console: Console | None = None
         self._listeners: Listeners | None = None
-        self._garbage: Garbage | None = None
         self._reload_when_ready = False
         self._place: Final = str(settings.data_dir or "Kafka")
         """Where the events are, for people."""
@@ -205,8 +209,6 @@ class Server:
         if self._admin is not None:
             self._admin.phase = Phase.READY
             self._admin.console = self._console
-        self._garbage = Garbage(asyncio.get_running_loop())
-        self._garbage.start()
         warn_if_open(settings)
         if self._reload_when_ready:
             self.reload()
@@ -297,8 +299,6 @@ class Server:
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
-        if self._garbage is not None:
-            self._garbage.stop()
         if self.service is not None:
             # Regular work first: it must not touch links while they end.
             self.service.stop()
