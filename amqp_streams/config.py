@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from amqp_streams.authentication import EXTERNAL_RULES_MAX, ExternalRule, OAuthSettings, TlsSettings
 from amqp_streams.kafka_settings import KafkaSettings, StoreKind
-from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
+from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, Compression, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from service_parts.settings.consoles import ConsoleSettings
@@ -29,6 +29,8 @@ def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as
     """Returns the field of a log setting, with the default, limits and text of its row in `log_settings`."""
     row = BY_FIELD[field]
     alias = AliasChoices(row.short.replace("-", "_"), field) if row.short else None
+    if row.choices:
+        return Field(default=Compression(str(row.default)), description=row.meaning)
     return Field(
         default=row.default, ge=row.least, le=row.most, description=row.meaning, validation_alias=alias
     )
@@ -44,6 +46,7 @@ class LogSettings(Settings):
     retention_bytes: Bytes | None = _from_table("retention_bytes")
     segment_bytes: Bytes = _from_table("segment_bytes")
     segment_ms: Milliseconds = _from_table("segment_ms")
+    compression: Compression = _from_table("compression")
 
 
 class SyncMode(StrEnum):

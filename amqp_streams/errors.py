@@ -35,6 +35,10 @@ class ConfigError(AmqpStreamsError):
     """A setting is not valid. The message names the setting, where it was read, and what is allowed."""
 
 
+class SettingRefusedError(AmqpStreamsError):
+    """The store, or this installation, does not support a setting of a log. The message names the setting."""
+
+
 class StorageError(AmqpStreamsError):
     """The disk failed: the node accepts nothing that the failure affects."""
 

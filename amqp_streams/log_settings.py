@@ -9,7 +9,7 @@ in `config.LogSettings`; then the module that acts on it. docs/management.md sho
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 from amqp_streams import names
 from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
@@ -17,6 +17,8 @@ from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 PARTITIONS_MAX: Final = 1024
 """Partitions of one log."""
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
+SettingValue: TypeAlias = int | str | None
+"""A value of a setting; None: no limit."""
 _DAY_MS: Final = 24 * 3600 * 1000
 
 
@@ -37,17 +39,27 @@ def log_name(name: str) -> str:
     return name
 
 
+class Compression(StrEnum):
+    """How closed segments are compressed on the disk."""
+
+    NONE = "none"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+
+
 class Kind(StrEnum):
-    """How people write a value: a count, a duration such as `7d`, or a size such as `10GiB`."""
+    """How people write a value: a count, a duration such as `7d`, a size such as `10GiB`, or a word."""
 
     COUNT = "count"
     DURATION = "duration"
     SIZE = "size"
+    CHOICE = "choice"
 
 
 @dataclass(frozen=True, slots=True)
 class LogSetting:
-    """One setting: an integer in its unit (partitions, milliseconds, bytes) from `least` to `most`.
+    """One setting: an integer in its unit (partitions, milliseconds, bytes) from `least` to `most`, or one of
+    `choices`.
 
     `default` None: without the setting the log has no limit, and None removes the limit. `fixed`: set when
     the log is created and never changed. `short`: the name without its unit, for the command line and the
@@ -56,10 +68,11 @@ class LogSetting:
 
     name: str
     kind: Kind
-    default: int | None
-    least: int
-    most: int
+    default: int | str | None
     meaning: str
+    least: int = 0
+    most: int = 0
+    choices: tuple[str, ...] = ()
     short: str | None = None
     fixed: bool = False
     in_info: bool = False
@@ -126,6 +139,13 @@ LOG_SETTINGS: Final = (
         short="segment-age",
         meaning="A segment is closed at this age, so that retention can delete it later.",
     ),
+    LogSetting(
+        names.COMPRESSION,
+        Kind.CHOICE,
+        default=Compression.NONE.value,
+        choices=tuple(each.value for each in Compression),
+        meaning="How closed segments are compressed on the disk.",
+    ),
 )
 BY_FIELD: Final = {setting.field: setting for setting in LOG_SETTINGS}
 
@@ -141,3 +161,4 @@ class LogSettingValues(TypedDict, total=False):
     retention_bytes: int | None
     segment_bytes: int | None
     segment_ms: int | None
+    compression: str | None

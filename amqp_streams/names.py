@@ -70,6 +70,7 @@ INFO_RETENTION_MS: Final = "retention-ms"
 INFO_RETENTION_BYTES: Final = "retention-bytes"
 SEGMENT_BYTES: Final = "segment-bytes"
 SEGMENT_MS: Final = "segment-ms"
+COMPRESSION: Final = "compression"
 INFO_SYNC: Final = "sync"
 # Annotation on the first event after retention overtook a reader: how many events it missed.
 EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"

@@ -10,7 +10,8 @@ from functools import partial
 from time import sleep
 from typing import Final, TypeAlias
 
-from amqp_streams.errors import StorageError
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import SettingRefusedError, StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic, unanswered
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.brokers.jobs import Job, Jobs
@@ -18,7 +19,7 @@ from amqp_streams.kafka.brokers.refreshing import Refreshed, Refresher
 from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.settings import OF_RETENTION, configuration_of
 from amqp_streams.kafka.topics import TopicNames
-from amqp_streams.log_settings import log_name
+from amqp_streams.log_settings import Compression, log_name
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.storage.questions import Create, Update
 
@@ -61,11 +62,12 @@ class Asking:
         self._refresher: Final = Refresher(administration, jobs, known=catalog.ends_of, loop_call=loop_call)
 
     def creating(self, question: Create) -> Job[StoredLog]:
-        """Create a topic. Raises ValueError: the log exists, or its name is not valid."""
+        """Create a topic. Raises ValueError: it exists, or its name is not valid; SettingRefusedError."""
         name, options = log_name(question.name), self._options
         if name in self._catalog.logs:
             message = f"log {name} exists"
             raise ValueError(message)
+        _require_settings(question.settings)
         configuration = configuration_of(
             question.settings, message_bytes=options.message_bytes, replicas=options.replicas
         )
@@ -78,11 +80,12 @@ class Asking:
         return Job(partial(self._administration.create, *made), created, change=True)
 
     def updating(self, question: Update) -> Job[StoredLog]:
-        """Change the settings of a topic. Raises KeyError, ValueError, StorageError."""
+        """Change the settings of a topic. Raises KeyError, ValueError, SettingRefusedError, StorageError."""
         stored = self._catalog.logs[question.name]
         if question.settings.partitions != len(stored.partitions):
             message = f"log {question.name} has {len(stored.partitions)} partitions forever"
             raise ValueError(message)
+        _require_settings(question.settings)
         configuration = configuration_of(question.settings, message_bytes=0)
         changed = {key: value for key, value in configuration.items() if key in OF_RETENTION}
         _require_own(stored)
@@ -141,6 +144,15 @@ class Asking:
                 raise unanswered(answer.extents)
 
         return Job(partial(self._refresher.refresh, topic), refreshed, waits=False)
+
+
+def _require_settings(settings: LogSettings) -> None:
+    if settings.compression != Compression.NONE:
+        message = (
+            f"compression = {str(settings.compression)!r} is not supported by a node on Kafka: set"
+            " compression.type of the topic"
+        )
+        raise SettingRefusedError(message)
 
 
 def _require_own(stored: StoredLog) -> None:

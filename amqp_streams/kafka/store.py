@@ -192,6 +192,9 @@ class KafkaStore:
                 self._fail(partition)
         self._sender.send()
 
+    def compress(self) -> None:
+        """See `Store.compress`. Kafka stores what the topic says."""
+
     def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:  # noqa: ARG002
         """See `Store.apply_retention`. Kafka does it by itself."""
         return []

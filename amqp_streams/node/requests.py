@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.errors import PeerError, SettingRefusedError, StorageError
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.logs import Logs
 from amqp_streams.node.lookups import Answering, asked, refreshed, sought
@@ -69,6 +69,8 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> RequestSteps
             management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN,
             error.description,
         )
+    except SettingRefusedError as error:
+        return Answer(management.BAD_REQUEST, str(error))
     except StorageError as error:
         return Answer(management.SERVER_ERROR, str(error))
 

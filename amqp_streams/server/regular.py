@@ -44,7 +44,12 @@ class Regular:
         """How often each step has failed."""
         self._loop: Final = loop
         self._store: Final = store
-        self._steps: Final = (*steps, ("retention", self._retain), ("watch", self._watch))
+        self._steps: Final = (
+            *steps,
+            ("retention", self._retain),
+            ("compression", store.compress),
+            ("watch", self._watch),
+        )
         self._wall_ms: Final = wall_ms
         self._monotonic_ms: Final = monotonic_ms
         self._clock: Final = SteadyClock()

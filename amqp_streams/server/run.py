@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from amqp_streams import names
-from amqp_streams.config import NodeSettings
-from amqp_streams.errors import ConfigError, PeerError
+from amqp_streams.config import LogSettings, NodeSettings
+from amqp_streams.errors import ConfigError, PeerError, SettingRefusedError
 from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
 from amqp_streams.server.administration.machine import certificate_expires_ms
@@ -244,35 +244,42 @@ class Server:
         """Create the configured logs that do not exist, and update those whose settings differ.
 
         Raises:
-            ConfigError: the number of partitions differs.
+            ConfigError: the number of partitions differs, or a setting is not supported here.
         """
-        assert self.service is not None
         for name, wanted in self.settings.logs.items():
-            found = store.logs.get(name)
-            if found is None:
-                try:
-                    self.service.node.create(name, wanted)
-                except ValueError:
-                    # Other nodes may create it at the same time.
-                    found = store.logs.get(name)
-                    if found is None:
-                        raise
-                else:
-                    log.info("log_created", log=name, partitions=wanted.partitions)
-                    continue
-            # Only settings that the configuration states: others may have been changed with `$management`.
-            said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
-            if said.get("partitions", found.settings.partitions) != found.settings.partitions:
-                message = (
-                    f"log {name!r} has {found.settings.partitions} partitions in {self._place},"
-                    f" but the configuration has {wanted.partitions}: the number is fixed when the log is"
-                    " created. Change the configuration, or delete the log"
-                )
-                raise ConfigError(message)
-            changed = found.settings.model_copy(update=said)
-            if changed != found.settings:
-                store.update(name, changed)
-                log.info("log_updated", log=name)
+            try:
+                self._make_log(store, name, wanted)
+            except SettingRefusedError as error:
+                message = f"log {name!r}: {error}"
+                raise ConfigError(message) from error
+
+    def _make_log(self, store: Store, name: str, wanted: LogSettings) -> None:
+        assert self.service is not None
+        found = store.logs.get(name)
+        if found is None:
+            try:
+                self.service.node.create(name, wanted)
+            except ValueError:
+                # Other nodes may create it at the same time.
+                found = store.logs.get(name)
+                if found is None:
+                    raise
+            else:
+                log.info("log_created", log=name, partitions=wanted.partitions)
+                return
+        # Only settings that the configuration states: others may have been changed with `$management`.
+        said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
+        if said.get("partitions", found.settings.partitions) != found.settings.partitions:
+            message = (
+                f"log {name!r} has {found.settings.partitions} partitions in {self._place},"
+                f" but the configuration has {wanted.partitions}: the number is fixed when the log is"
+                " created. Change the configuration, or delete the log"
+            )
+            raise ConfigError(message)
+        changed = found.settings.model_copy(update=said)
+        if changed != found.settings:
+            store.update(name, changed)
+            log.info("log_updated", log=name)
 
     async def announce_stop(self) -> None:
         """Answer 503 on `/readyz`, and serve for `shutdown_delay_ms`.

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import DirectoryLockedError, StorageError
-from amqp_streams.log_settings import BY_FIELD, LOG_NAME
+from amqp_streams.log_settings import BY_FIELD, LOG_NAME, Compression
 from amqp_streams.storage.disk.files import Files, read_file, replace_file
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
@@ -32,6 +32,9 @@ Set by the first producer that numbers its events.
 """
 FORMAT_FORMATS: Final = 3
 """Format 3: batches may carry message-formats. Set by the first message whose message-format is not 0."""
+FORMAT_COMPRESSED: Final = 4
+"""Format 4: closed segments may be compressed. Set before the first of them gets its name."""
+FORMATS: Final = range(FORMAT, FORMAT_COMPRESSED + 1)
 RESTORING: Final = "restoring"
 """Instead of a format: a restore has begun and not ended, and no version opens the directory."""
 FORMAT_FILE: Final = "format.json"
@@ -40,6 +43,7 @@ CHECKPOINT_FILE: Final = "checkpoint.json"
 LOG_FILE: Final = "log.json"
 QUARANTINE: Final = "quarantine"
 """The folder of files that `amqp-streams repair` moved out of the way or copied. The node never reads it."""
+_COMPRESSION: Final = "compression"
 _AGAIN: Final = "opening the store recreates it from the checkpoint"
 
 
@@ -77,12 +81,14 @@ class LogRecord:
     def as_json(self) -> dict[str, Any]:
         """The JSON form for the checkpoint and `log.json`."""
         settings = self.settings.model_dump(mode="json")
+        # Not with the other settings: earlier versions refuse an unknown setting, and ignore this.
+        compression = settings.pop(_COMPRESSION)
         return {
             "name": self.name,
             "uid": f"{self.uid:016x}",
             "incarnation": self.incarnation,
             "settings": settings,
-        }
+        } | ({} if compression == Compression.NONE else {_COMPRESSION: compression})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LogRecord":
@@ -93,7 +99,9 @@ class LogRecord:
             value["name"],
             int(value["uid"], 16),
             value["incarnation"],
-            LogSettings.model_validate(_bounded(value["settings"])),
+            LogSettings.model_validate(
+                _bounded(value["settings"]) | {_COMPRESSION: value.get(_COMPRESSION, Compression.NONE)}
+            ),
         )
 
 
@@ -187,7 +195,7 @@ def read_format(
         # file.
         if "logs" not in files.listdir(root):
             return None
-    if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED, FORMAT_FORMATS}:
+    if content is not None and content.get("format") in FORMATS:
         return Format(int(content["id"], 16), content["format"])
     if content is not None and content.get("format") == RESTORING:
         message = (
@@ -196,7 +204,7 @@ def read_format(
         )
         raise UnknownFormatError(message)
     if content is not None:
-        formats = f"{FORMAT} to {FORMAT_FORMATS}"
+        formats = f"{FORMATS[0]} to {FORMATS[-1]}"
         message = (
             f"{path} has format {content.get('format')!r}, but this version reads formats {formats}: "
             "use the version that wrote the directory"
@@ -212,8 +220,8 @@ def read_format(
     if repair:
         # The highest format: the lost file may have had it, and an older version must not open data that it
         # cannot read.
-        write_format(files, root, Format(checkpoint.directory_id, FORMAT_FORMATS))
-    return Format(checkpoint.directory_id, FORMAT_FORMATS)
+        write_format(files, root, Format(checkpoint.directory_id, FORMATS[-1]))
+    return Format(checkpoint.directory_id, FORMATS[-1])
 
 
 def write_format(files: Files, root: Path, format_: Format) -> None:

@@ -22,6 +22,8 @@ from amqp_streams.storage.changes.logs import Logs, Parts
 from amqp_streams.storage.commits.closing import move_to_segments
 from amqp_streams.storage.commits.commits import Committer
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
+from amqp_streams.storage.compression.codecs import load
+from amqp_streams.storage.compression.compressing import Compressing
 from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles
 from amqp_streams.storage.disk.work import (
     Call,
@@ -99,7 +101,17 @@ class DirectoryStore:
         )
         self._logs: Final = self._new_logs()
         self._changes: Final = Changes(self._files, self._outstanding, wait=self._wait_for_threads)
+        self._compressing: Final = Compressing(
+            self._files,
+            keeper=self._keeper,
+            outstanding=self._outstanding,
+            space=self._flusher.space,
+            tuning=opened.tuning,
+            partitions=self._logs.compressing,
+            allow=self._allow_compressed,
+        )
         for log, parts in opened.logs:
+            load(log.settings)
             self._logs.add(log, [self._logs.partition(log, index, part) for index, part in enumerate(parts)])
         # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
         self._write_checkpoint(clean=False)
@@ -259,6 +271,14 @@ class DirectoryStore:
         """See `Store.allow_formats`."""
         self._format = opening.raise_format(self._files, self.path, self._format, catalog.FORMAT_FORMATS)
 
+    def _allow_compressed(self) -> None:
+        number = catalog.FORMAT_COMPRESSED
+        self._format = opening.raise_format(self._files, self.path, self._format, number)
+
+    def compress(self) -> None:
+        """See `Store.compress`."""
+        self._compressing.go_on()
+
     # -- commits
 
     def commit(self) -> None:
@@ -317,6 +337,7 @@ class DirectoryStore:
         deadline = time.monotonic() + (math.inf if within_s is None else within_s)
         if self._lock is None:
             return True
+        self._compressing.stop()
         self._changes.finish_all()
         while self._committer.dirty or self._committer.in_flight:
             self._committer.commit()

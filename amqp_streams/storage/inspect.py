@@ -9,7 +9,7 @@ from pathlib import Path
 from amqp_streams.errors import CorruptionError
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.commits.journal import Entry
-from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles
+from amqp_streams.storage.disk.files import Files, RealFiles
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats.chunks import cut
 from amqp_streams.storage.formats.producers import Table
@@ -20,10 +20,12 @@ from amqp_streams.storage.offline import (
     read_catalog,
     read_index,
     scan_segment,
+    segment_file,
     unlocked,
     with_journal,
 )
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
+from amqp_streams.storage.partitions.sources import Source, open_while_replaced
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
 from amqp_streams.storage.ports import Chunk
@@ -182,7 +184,7 @@ def dump_producers(
                 decoded = read_index(segment_path(folder, base), base, logged.seed(index))
                 scan = scan_segment(
                     files,
-                    segment_path(folder, base),
+                    segment_file(folder, base),
                     base,
                     logged.seed(index),
                     decoded[2] if decoded else table,
@@ -209,7 +211,7 @@ def _chunks(
     for number, base in enumerate(bases):
         if number + 1 < len(bases) and bases[number + 1] <= start:
             continue  # the next segment begins at or before the start: nothing of this one is wanted
-        file = OpenFile(files, segment_path(folder, base))
+        file = open_while_replaced(files, segment_file(folder, base), base, seed)
         for chunk in _segment_chunks(file, base, seed):
             if chunk.base + len(chunk) > at:
                 if chunk.base > at:
@@ -226,7 +228,7 @@ def _chunks(
             at = entry.end
 
 
-def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
+def _segment_chunks(file: Source, base: int, seed: int) -> Iterator[Chunk]:
     size = file.size()
     scan = recovery.scan(file.read, size, seed=seed, into=Scan(size), expected=base)
     for position, until in pairwise([*scan.index.positions, scan.until]):

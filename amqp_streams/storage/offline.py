@@ -15,14 +15,15 @@ from amqp_streams.storage import catalog
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.commits import ends
 from amqp_streams.storage.commits.journal import Entry, read_all
-from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles, read_file
+from amqp_streams.storage.disk.files import Files, RealFiles, read_file
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats import journal_record, producers, record
 from amqp_streams.storage.formats.ends import Ends
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.opening import last_synced
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
+from amqp_streams.storage.partitions.sources import SEGMENT_SUFFIXES, open_while_replaced, stored_path
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
 
@@ -64,7 +65,7 @@ def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
 
 def scan_segment(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:
     """Scan the whole segment. If `known` includes its own producers, the latest entry wins."""
-    file = OpenFile(files, path)
+    file = open_while_replaced(files, path, base, seed)
     return recovery.scan(
         file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base
     )
@@ -112,10 +113,20 @@ def bases_in(folder: Path) -> list[int]:
     """The numbers of the first records of a partition's segments, in order."""
     if not folder.is_dir():
         return []
-    bases = sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
+    found = {
+        int(path.stem)
+        for path in folder.iterdir()
+        if path.suffix in SEGMENT_SUFFIXES and path.stem.isdecimal()
+    }
+    bases = sorted(found)
     return recovery.with_records(
-        bases, lambda base: segment_path(folder, base).stat().st_size, start=min(bases, default=0)
+        bases, lambda base: segment_file(folder, base).stat().st_size, start=min(bases, default=0)
     )
+
+
+def segment_file(folder: Path, base: int) -> Path:
+    """The file of a segment, compressed or not."""
+    return stored_path(segment_path(folder, base))
 
 
 @contextlib.contextmanager

@@ -170,7 +170,12 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning, *, threads
     _report_missing_logs({log.name for log, _ in logs}, trash, checkpoint, findings)
     # Only after every partition is recovered: from here on, journal files may be overwritten.
     journal = _open_journal(files, root, tuning, found=found, known_ends=known_ends, seed=seed)
-    reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
+    reading = Reading(
+        files,
+        cache_bytes=tuning.cache_bytes,
+        open_files=tuning.open_files,
+        blocks_bytes=tuning.blocks_bytes,
+    )
     kept = states.open_states(files, root, directory_id, checkpoint, findings)
     named = EndsFile(ends.prepare(files, root), known_ends, seed)
     return Opened(

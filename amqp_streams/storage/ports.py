@@ -317,10 +317,7 @@ class Partition(Protocol):
 
 
 class States(Protocol):
-    """Small values that are stored in addition to the logs, by key: cursors, epochs.
-
-    All of them are in memory.
-    """
+    """Small values that are stored in addition to the logs, by key, and kept in memory: cursors, epochs."""
 
     on_written: Callable[[int, StorageError | None], None]
     """Called on the event loop's thread with the number of a write that ended, and its error if it failed."""
@@ -431,6 +428,9 @@ class Store(Protocol):
         Returns the partitions whose `start` moved, with the old start. Examines at most `RETAINED_A_CALL`
         partitions; the next call continues after them.
         """
+
+    def compress(self) -> None:
+        """Go on compressing stored events, if the store does so for a log. Called twice a second."""
 
     def facts(self) -> StoreFacts:
         """The current figures. Cheap: does not iterate over partitions and reads no file."""

@@ -15,7 +15,7 @@ from amqp_streams.storage.catalog import Checkpoint, remove_content, remove_tree
 from amqp_streams.storage.commits.flushing import Outstanding
 from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.disk.work import Call, Executor, Task, Work
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
 
 START_SUFFIX: Final = ".start"
 """Of an empty file whose name has the start of its partition. The next start of the node removes the file."""

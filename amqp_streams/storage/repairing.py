@@ -240,7 +240,7 @@ def _carry_out(files: Files, root: Path, folder: Path, step: Step, directory_id:
         case Action.WRITE:
             assert directory_id is not None, "only format.json is written again, with the plan's id"
             # The highest format: the lost file may have said so.
-            catalog.write_format(files, root, Format(directory_id, catalog.FORMAT_FORMATS))
+            catalog.write_format(files, root, Format(directory_id, catalog.FORMATS[-1]))
         case Action.MOVE:
             _make_folder(files, root, target.parent)
             files.rename(source, target)

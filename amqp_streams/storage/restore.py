@@ -17,13 +17,22 @@ from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import cut, part
 from amqp_streams.storage.formats.index import Decoded
 from amqp_streams.storage.formats.producers import Table
-from amqp_streams.storage.partitions.segments import Segment, segment_path
+from amqp_streams.storage.partitions.segment import Segment, segment_path
+from amqp_streams.storage.partitions.sources import (
+    COMPRESSED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    UNFINISHED_SUFFIX,
+    CompressedFile,
+    Source,
+    open_source,
+)
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Keep, Replay, Scan, Stretch
 from amqp_streams.storage.ports import Chunk
 
 _COPY_BYTES: Final = 4 << 20
 _NAME_DIGITS: Final = 16
+_SUFFIXES: Final = SEGMENT_SUFFIXES | {".idx", ".start"}
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +66,10 @@ class PartitionRestorer:
         self._entries: Final = entries
         self.findings: Final[list[Finding]] = []
         """What was found, in the order in which it was found."""
+        self._paths: Final[dict[int, Path]] = {}
+        """By base, the file of each segment that is read."""
+        self._others: Final[dict[int, Path]] = {}
+        """By base, the other file of a segment, if it has both."""
         self._producers: Table = {}
         """The table of producers up to the segment read last."""
 
@@ -73,15 +86,21 @@ class PartitionRestorer:
             words = f"records {start} to {bases[0] - 1} are lost: their files are missing"
             self._report(bases[0], None, words)
         row = [self._closed(base, following) for base, following in pairwise(bases)]
+        if bases and self._paths[bases[-1]].suffix == COMPRESSED_SUFFIX:
+            # The segment after it was empty, or is lost. A compressed segment is never written.
+            found = self._read_index(self._paths[bases[-1]], bases[-1])
+            reached = found.coverage.end if found else None
+            row.append(self._closed(bases[-1], reached))
+            active, end = self._active(max(row[-1].end, reached or 0), exists=False, end_at_least=end)
+            return Restored([*row, active], start, end, self._producers)
         first = bases[-1] if bases else max(start, min((entry.base for entry in self._entries), default=end))
         if not bases and first > start:
             self._report(first, None, f"records {start} to {first - 1} are lost: their files are missing")
-        active, end = self._active(first, bool(bases), end)
+        active, end = self._active(first, exists=bool(bases), end_at_least=end)
         return Restored([*row, active], start, end, self._producers)
 
     def _bases(self) -> list[int]:
         """Return the base offsets of the segments in the folder, beginning with the earliest retained one."""
-        bases: list[int] = []
         if not self._files.is_dir(self._folder):
             self._files.mkdir(self._folder)
             self._files.fsync_dir(self._folder.parent)
@@ -91,23 +110,21 @@ class PartitionRestorer:
         names = self._files.listdir(self._folder)
         for name in names:
             stem, _, suffix = name.partition(".")
-            if suffix.endswith("tmp"):
+            # What was being written was not in use.
+            if suffix.endswith("tmp") or name.endswith(UNFINISHED_SUFFIX):
                 self._files.unlink(self._folder / name)
-            elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx", "start"}:
+            elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or f".{suffix}" not in _SUFFIXES:
                 self._add_finding(
                     Severity.WARNING, self._folder / name, None, "is not a file of the store; ignored"
                 )
-            elif suffix == "log":
-                bases.append(int(stem))
+            elif f".{suffix}" in SEGMENT_SUFFIXES:
+                self._add(int(stem), self._folder / name)
             elif suffix == "start":
                 self._take_start(int(stem), self._folder / name)
-            elif stem + ".log" not in names:
+            elif not any(stem + each in names for each in SEGMENT_SUFFIXES):
                 # Retention removes a segment before its index, and was interrupted in between.
                 self._files.unlink(self._folder / name)
-        old = [base for base, following in pairwise(bases) if following <= self._bounds[0]]
-        for base in old:  # the checkpoint has the new start: retention was about to remove these
-            self._files.unlink(segment_path(self._folder, base))
-        bases = bases[len(old) :]
+        bases = self._retained()
         # The name of the segment before an empty one may be lost too: names that are not synced survive a
         # power loss independently of each other.
         written = recovery.with_records(bases, self._size, start=self._bounds[0])
@@ -118,8 +135,49 @@ class PartitionRestorer:
                 self._files.unlink(path.with_suffix(".idx"))
         return written
 
+    def _retained(self) -> list[int]:
+        """Remove what retention was about to remove, and choose the files of the others; returns these."""
+        bases = list(self._paths)
+        old = [base for base, following in pairwise(bases) if following <= self._bounds[0]]
+        for base in old:  # the checkpoint has the new start
+            for path in filter(None, (self._paths[base], self._others.get(base))):
+                self._files.unlink(path)
+        for base in bases[len(old) :]:
+            if base in self._others:
+                self._choose(base)
+        return bases[len(old) :]
+
+    def _add(self, base: int, path: Path) -> None:
+        """Add a file of a segment. Names come in order, so that of an uncompressed segment is first."""
+        if base in self._paths:
+            self._others[base] = path
+        else:
+            self._paths[base] = path
+
+    def _choose(self, base: int) -> None:
+        """Choose one of the two files of a segment: the node ended when it had compressed the segment.
+
+        The uncompressed file is used, unless it is shorter and the compressed one is certainly whole.
+        """
+        plain, packed = self._paths[base], self._others[base]
+        size = OpenFile(self._files, plain).size()
+        file = CompressedFile(self._files, packed, base, self._seed)
+        if size >= file.size():
+            self._files.unlink(packed)
+            # Records may be added to the other file: a power loss must not bring this one back.
+            self._files.fsync_dir(self._folder)
+            del self._others[base]
+            return
+        into = Scan(file.size())
+        scan = recovery.scan(file.read, file.size(), seed=self._seed, into=into, expected=base)
+        if len(scan.stretches) == 1 and not scan.damage and scan.until == scan.size:
+            self._paths[base], self._others[base] = packed, plain
+        # Nothing is removed: the other file goes with the segment.
+
     def _size(self, base: int) -> int:
-        return OpenFile(self._files, segment_path(self._folder, base)).size()
+        path = self._paths[base]
+        # A compressed segment has records, also if its file is damaged.
+        return 1 if path.suffix == COMPRESSED_SUFFIX else OpenFile(self._files, path).size()
 
     def _take_start(self, start: int, path: Path) -> None:
         """Retention removed all records before `start`, perhaps without a checkpoint: see `removing`."""
@@ -129,9 +187,11 @@ class PartitionRestorer:
         else:
             self._bounds = start, max(start, end)
 
-    def _closed(self, base: int, following: int) -> Segment:
-        path = segment_path(self._folder, base)
-        size = OpenFile(self._files, path).size()
+    def _closed(self, base: int, following: int | None) -> Segment:
+        """A closed segment; `following`: the number of the next segment's first record, if it is known."""
+        path = self._paths[base]
+        file = open_source(self._files, path, base, self._seed)
+        size = file.size()
         found = self._read_index(path, base)
         if found is not None:
             self._producers = found.producers
@@ -150,14 +210,16 @@ class PartitionRestorer:
             )
             segment.saved = True
         else:
-            segment = self._scan_closed(path, base, had_index=found is not None)
-        if segment.end != following:
+            segment = self._scan_closed(file, base, had_index=found is not None)
+        segment.stored = file.file_bytes() if isinstance(file, CompressedFile) else None
+        segment.other = self._others.get(base)
+        if following is not None and segment.end != following:
             words = f"records {segment.end} to {following - 1} are lost: their file is missing or was cut"
             self._report(segment.base, segment.bytes, words)
         return segment
 
-    def _scan_closed(self, path: Path, base: int, *, had_index: bool) -> Segment:
-        file = OpenFile(self._files, path)
+    def _scan_closed(self, file: Source, base: int, *, had_index: bool) -> Segment:
+        path = file.path
         into = Scan(file.size(), producers=self._producers)
         scan = recovery.scan(file.read, file.size(), seed=self._seed, into=into, expected=base)
         self._report_damage(path, scan)
@@ -170,11 +232,13 @@ class PartitionRestorer:
         segment = self._segment(path, base, scan)
         # Bytes after the last batch stay where they are: nothing is appended to a closed segment.
         segment.bytes = scan.size if scan.stretches else 0
-        self._write_again(path, 0, segment.bytes)
+        # A compressed file was synced before it got its name.
+        if path.suffix != COMPRESSED_SUFFIX:
+            self._write_again(path, 0, segment.bytes)
         self._write_index(segment)
         return segment
 
-    def _active(self, base: int, exists: bool, end_at_least: int) -> tuple[Segment, int]:
+    def _active(self, base: int, *, exists: bool, end_at_least: int) -> tuple[Segment, int]:
         path = segment_path(self._folder, base)
         if not (exists or base or end_at_least or self._entries):
             return Segment(path, 0, 0), 0  # nothing was ever written

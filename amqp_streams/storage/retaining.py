@@ -35,7 +35,8 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> Removal | 
     dropped = segments.drop(count)
     partition.start = segments.row[0].base
     flusher.forget(partition, partition.start)
-    paths = [*[segment.path for segment in dropped], *[segment.index_path for segment in dropped]]
+    paths = [path for segment in dropped for path in segment.files]
+    paths += [segment.index_path for segment in dropped]
     return Removal(partition.start, paths)
 
 

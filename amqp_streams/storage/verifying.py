@@ -3,9 +3,10 @@
 Never writes.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from time import time
 
 from amqp_streams.errors import StorageError
@@ -22,10 +23,11 @@ from amqp_streams.storage.offline import (
     read_catalog,
     read_index,
     scan_segment,
+    segment_file,
     with_journal,
 )
 from amqp_streams.storage.opening import bounds_of
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.sources import COMPRESSED_SUFFIX, SEGMENT_SUFFIXES, CompressedFile
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
 from amqp_streams.storage.plans.retention import AHEAD_MS
@@ -59,8 +61,8 @@ def findings_of(files: Files, root: Path, progress: Progress, counts: Verified) 
     found = read_catalog(files, root, findings)
     counts.states = len(read_states(files, root, found, findings))
     yield from findings
-    sizes = {file: file.stat().st_size for file in sorted((root / "logs").glob("*/*/*.log"))}
-    total, known = sum(sizes.values()), found.checkpoint
+    files_of_segments = [path for path in (root / "logs").glob("*/*/*") if path.suffix in SEGMENT_SUFFIXES]
+    total, known = sum(map(_bytes_of, files_of_segments)), found.checkpoint
     for log in found.logs:
         counts.logs += 1
         for index in range(log.settings.partitions):
@@ -114,7 +116,7 @@ def _verify_partition(
     bases = bases_in(folder)
     extent = _Extent()
     for base in bases:
-        path = segment_path(folder, base)
+        path = segment_file(folder, base)
         yield from _verify_segment(
             files, root, path, base, log.seed(index), is_last=base == bases[-1], extent=extent, counts=counts
         )
@@ -159,7 +161,10 @@ def _verify_segment(
     scan = scan_segment(files, path, base, seed, decoded[2] if decoded else extent.producers)
     extent.producers = scan.producers
     counts.segments += 1
-    counts.bytes += scan.size
+    counts.bytes += _bytes_of(path)
+    if path.suffix == COMPRESSED_SUFFIX:
+        for words in CompressedFile(files, path, base, seed).faults():
+            yield Finding(Severity.WARNING, relative, None, words)
     counts.records += sum(stretch.end - stretch.base for stretch in scan.stretches)
     for damage in scan.damage:
         words = (
@@ -184,7 +189,7 @@ def _verify_segment(
 def _verify_index(
     path: Path, relative: str, decoded: index_file.Decoded | None, scan: Scan
 ) -> Iterator[Finding]:
-    name = relative.removesuffix(".log") + ".idx"
+    name = str(PurePath(relative).with_suffix(".idx"))
     if decoded is None:
         if path.with_suffix(".idx").exists():  # a missing index costs a scan; a new segment has none
             yield Finding(Severity.WARNING, name, None, "is damaged; opening the store recreates it")
@@ -200,6 +205,13 @@ def _verify_index(
         )
     elif not same and not scan.damage:
         yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
+
+
+def _bytes_of(path: Path) -> int:
+    # With `force`, a node may compress or remove it meanwhile.
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def _sequences(table: Table) -> dict[str, int]:

@@ -202,7 +202,7 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
         raise RequestError(
             BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}"
         )
-    fields = {_SETTINGS[key]: _number(value) for key, value in given.items()}
+    fields = {_SETTINGS[key]: _plain(value) for key, value in given.items()}
     try:
         # Validated as a whole: a change must also fit the settings that stay.
         return LogSettings.model_validate(base.model_dump() | fields)
@@ -214,13 +214,15 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
 
 def described_settings(settings: LogSettings) -> dict[Value, Value]:
     """Settings in the form of an answer."""
-    return {_NAMES[key]: value for key, value in settings.model_dump().items()}
+    return {_NAMES[key]: value for key, value in settings.model_dump(mode="json").items()}
 
 
-def _number(value: Value) -> Value:
+def _plain(value: Value) -> Value:
     if isinstance(value, bool):  # in Python True equals 1, but `true` is not a valid number of a setting
         return str(value)
-    return int(value) if isinstance(value, int) else value
+    if isinstance(value, int):
+        return int(value)
+    return str(value) if isinstance(value, str) else value
 
 
 def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:

@@ -185,6 +185,9 @@ class MemoryStore:
         if stop:
             partition.failure = error
 
+    def compress(self) -> None:
+        """See `Store.compress`: it does not compress."""
+
     def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:
         """See `Store.apply_retention`."""
         moved: list[tuple[Partition, int]] = []

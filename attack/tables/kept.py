@@ -64,6 +64,7 @@ def _sizes_of_logs(room: Room) -> Iterator[str]:
         {"partitions": 1, "segment_bytes": 1},
         {"partitions": 1, "retention_ms": proton.ulong(2**64 - 1)},
         {"partitions": 1, "segment_ms": 0},
+        {"partitions": 1, "compression": "gzip"},
     )
     with room.peer() as peer:
         links = peer.management()

@@ -18,11 +18,24 @@ def test_configuration_and_keyword_arguments_have_the_fields_of_the_table() -> N
 def test_defaults_and_bounds_are_those_of_the_table() -> None:
     for setting in LOG_SETTINGS:
         assert getattr(LogSettings(), setting.field) == setting.default
+        if setting.choices:
+            continue
         for value in (setting.least, setting.most):
             assert getattr(LogSettings.model_validate({setting.field: value}), setting.field) == value
         for value in (setting.least - 1, setting.most + 1):
             with pytest.raises(ValueError, match=setting.field):
                 LogSettings.model_validate({setting.field: value})
+
+
+def test_a_choice_is_one_of_the_words_of_the_table() -> None:
+    for setting in LOG_SETTINGS:
+        for value in setting.choices:
+            assert getattr(LogSettings.model_validate({setting.field: value}), setting.field) == value
+        if setting.choices:
+            assert setting.default in setting.choices
+            for wrong in ("brotli", "", 1, None):
+                with pytest.raises(ValueError, match=setting.field):
+                    LogSettings.model_validate({setting.field: wrong})
 
 
 def test_names_without_a_unit_are_understood_by_the_configuration() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
+from amqp_streams.log_settings import Compression
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.catalog import seal
 from amqp_streams.storage.ports import Partition
@@ -97,22 +98,41 @@ def _state(step: int) -> dict[str, bytes | None]:
     return {"often": b"%06d" % step * 20, f"once {step}": b"%d" % step}
 
 
-def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
+COMPRESSED: dict[str, Callable[[FaultyFiles], Path]] = {
+    "first compressed segment": lambda files: _compressed(files)[0],
+    "last compressed segment": lambda files: _compressed(files)[-1],
+    "index of the first compressed": lambda files: _compressed(files)[0].with_suffix(".idx"),
+    "index of the last compressed": lambda files: _compressed(files)[-1].with_suffix(".idx"),
+    "active segment": lambda files: _segments(files)[-1],
+    "format": lambda files: ROOT / "format.json",
+    "checkpoint": lambda files: ROOT / "checkpoint.json",
+}
+
+
+def _compressed(files: FaultyFiles) -> list[Path]:
+    return sorted(path for path in files.paths() if path.parent == LOG / "0" and path.suffix == ".logz")
+
+
+def _build(*, clean: bool, compression: Compression = Compression.NONE) -> tuple[FaultyFiles, Written]:
     """Three partitions: several segments, and when killed also records that only the journal has."""
     files = FaultyFiles()
     hand = open_inline(files)
     rng = random.Random(1)
-    partitions = hand.store.create(
-        "log", LogSettings(partitions=3, segment_bytes=64 << 10), incarnation="i"
-    ).partitions
+    settings = LogSettings(partitions=3, segment_bytes=64 << 10, compression=compression)
+    partitions = hand.store.create("log", settings, incarnation="i").partitions
     written: Written = [[], [], []]
     for step in range(STEPS):
         for partition in partitions:
             messages = [rng.randbytes(rng.randint(1, 900)) for _ in range(rng.randint(1, 4))]
+            if compression is not Compression.NONE:  # random bytes do not compress
+                messages = [each[:4] * (len(each) // 4 + 1) for each in messages]
             partition.append(messages, bytes(len(messages)), NOW)
             written[partition.index] += messages
         hand.commit()
         hand.store.states.write(_state(step))
+        hand.loop.run_ready()
+    for _ in range(20 if compression is not Compression.NONE else 0):
+        hand.store.compress()
         hand.loop.run_ready()
     if clean:
         hand.store.close()
@@ -120,6 +140,7 @@ def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
     return files, written
 
 
+BUILT_COMPRESSED = {clean: _build(clean=clean, compression=Compression.ZSTD) for clean in (True, False)}
 BUILT = {clean: _build(clean=clean) for clean in (True, False)}
 
 
@@ -159,6 +180,37 @@ def test_damage_is_recovered_or_reported_and_never_served(kind: str, damage: str
         else:
             files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
         _check(files, written, kind, clean=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_damage_to_compressed_segments_is_reported_and_never_served(
+    kind: str, damage: str, clean: bool
+) -> None:
+    for seed in range(SEEDS if damage in AT_RANDOM else 1):
+        files, written = copy.deepcopy(BUILT_COMPRESSED[clean])
+        assert len(_compressed(files)) > 1
+        path, change = COMPRESSED[kind](files), DAMAGES[damage]
+        if change is None:
+            files.unlink(path)
+            files.fsync_dir(path.parent)
+        else:
+            files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
+        _check(files, written, kind, clean=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_a_flipped_bit_in_a_compressed_segment_costs_one_block(clean: bool) -> None:
+    """As in a segment that is not compressed it costs one batch: the others are read."""
+    for seed in range(40):
+        files, written = copy.deepcopy(BUILT_COMPRESSED[clean])
+        path = _compressed(files)[0]
+        files.damage(path, lambda data, seed=seed: _flip_bit(data, random.Random(seed)))  # type: ignore[misc]
+        hand = open_inline(files)
+        refused = _read_what_can_be(hand.store.logs["log"].partitions[0], written[0])
+        # A block has about a third of the segment, and the first of several segments was damaged.
+        assert len(refused) < len(written[0]) // 3
 
 
 def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
+from amqp_streams.log_settings import Compression
 from amqp_streams.policy import Quota
 from tests.simulation.machine.schedule import SECOND
 from tests.simulation.peers.compressing import CODECS
@@ -28,8 +29,10 @@ _COMPRESSES_SHARE: Final = 0.5
 _RECREATES_SEEDS: Final = (4, 12)
 _LOGINS_SEEDS: Final = (1, 7)
 _SEEDS: Final = 15
-"""These two are chosen by the remainder of the seed: no seed that failed before they existed has one of them,
-so each of these seeds is still the run that failed.
+_STORED_COMPRESSED: Final = frozenset({1, 2, 4, 5, 11, 12, 16, 17, 18, 19, 20, 21, 22, 24, 26})
+_COMPRESSED_SEEDS: Final = 27
+"""These three are chosen by the remainder of the seed: no seed that failed before they existed has one of
+them, so each of these seeds is still the run that failed.
 """
 
 
@@ -124,6 +127,13 @@ class Plan:
         """Clients end their subscriptions, and begin again."""
         self.compresses = self.extras.random() < _COMPRESSES_SHARE
         """Batches are compressed."""
+        if self.seed % _COMPRESSED_SEEDS in _STORED_COMPRESSED:
+            # Closed segments are compressed on the disk. Retention closes them, and removes few of them.
+            change = {"compression": Compression(CODECS[self.seed % 2]), "segment_ms": 1000}
+            self.logs = {
+                name: log.model_copy(update={"retention_ms": log.retention_ms or 600_000, **change})
+                for name, log in self.logs.items()
+            }
         self.recreated = (
             LogSettings(partitions=self.extras.choice((1, 3)))
             if self.seed % _SEEDS in _RECREATES_SEEDS and not self.crowded

@@ -1,13 +1,14 @@
 """Logs of tests: created, filled, emptied and recreated through the engine's client."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 from amqp_streams.client import Event
 from amqp_streams.client.blocking import Client
 
 
-def made(client: Client, partitions: int = 2, name: str | None = None, **settings: int) -> str:
+def made(client: Client, partitions: int = 2, name: str | None = None, **settings: Any) -> str:
     """A log of a test's own."""
     name = name or f"log-{uuid4().hex}"
     client.management.create_log(name, partitions=partitions, **settings)

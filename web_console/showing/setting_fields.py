@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting, LogSettingValues
+from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting, LogSettingValues, SettingValue
 from service_parts.settings.units import byte_count, duration_ms
 from web_console.showing import numbers
 
@@ -14,16 +14,21 @@ _READERS: Final[Mapping[Kind, Callable[[str], int]]] = {
     Kind.SIZE: byte_count,
 }
 _EXAMPLES: Final = {Kind.COUNT: "4", Kind.DURATION: "7d, 12h", Kind.SIZE: "10GiB"}
+_UNITS: Final = {Kind.SIZE: " in bytes", Kind.DURATION: " as a time"}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the form: `hint` says what its value means and what an empty field means."""
+    """A field of the form: `hint` says what its value means and what an empty field means.
+
+    `choices`: the values that can be chosen; empty: the value is typed.
+    """
 
     name: str
     label: str
     hint: str
     value: str
+    choices: tuple[str, ...] = ()
 
 
 def fields_of(given: Mapping[str, str], *, create: bool) -> list[Field]:
@@ -32,9 +37,12 @@ def fields_of(given: Mapping[str, str], *, create: bool) -> list[Field]:
         Field(
             setting.field,
             setting.name.removesuffix("-ms").removesuffix("-bytes").replace("-", " ").capitalize()
-            + {Kind.SIZE: " in bytes", Kind.DURATION: " as a time", Kind.COUNT: ""}[setting.kind],
-            f"{setting.meaning} For example {_EXAMPLES[setting.kind]}. Empty: {_default(setting)}.",
-            given.get(setting.field, ""),
+            + _UNITS.get(setting.kind, ""),
+            setting.meaning
+            if setting.choices
+            else f"{setting.meaning} For example {_EXAMPLES[setting.kind]}. Empty: {_default(setting)}.",
+            given.get(setting.field, _default(setting) if setting.choices else ""),
+            setting.choices,
         )
         for setting in LOG_SETTINGS
         if create or not setting.fixed
@@ -45,8 +53,10 @@ def _default(setting: LogSetting) -> str:
     return "no limit" if setting.default is None else _text(setting, setting.default)
 
 
-def _text(setting: LogSetting, value: int) -> str:
+def _text(setting: LogSetting, value: int | str) -> str:
     """A value as it can be typed."""
+    if isinstance(value, str):
+        return value
     if setting.kind is Kind.DURATION:
         return numbers.duration(value)
     if setting.kind is Kind.SIZE:
@@ -61,24 +71,27 @@ def texts_of(values: Mapping[str, object]) -> dict[str, str]:
     found = {}
     for setting in LOG_SETTINGS:
         value = values.get(setting.name)
-        if isinstance(value, int):
+        if isinstance(value, str if setting.choices else int):
             found[setting.field] = _text(setting, value)
     return found
 
 
-def values_of(given: Mapping[str, str], *, create: bool) -> dict[str, int | None]:
+def values_of(given: Mapping[str, str], *, create: bool) -> dict[str, SettingValue]:
     """Return the values of a form, by field; None for an empty field.
 
     Raises:
         ValueError: a value is not valid. The message names the setting.
     """
-    found: dict[str, int | None] = {}
+    found: dict[str, SettingValue] = {}
     for setting in LOG_SETTINGS:
         if setting.fixed and not create:
             continue
         text = given.get(setting.field, "").strip()
         if not text:
             found[setting.field] = None if create else setting.default
+            continue
+        if setting.choices:
+            found[setting.field] = _chosen(setting, text)
             continue
         try:
             value = _READERS[setting.kind](text[:40])
@@ -95,7 +108,14 @@ def values_of(given: Mapping[str, str], *, create: bool) -> dict[str, int | None
     return found
 
 
-def to_create(values: Mapping[str, int | None]) -> LogSettingValues:
+def _chosen(setting: LogSetting, text: str) -> str:
+    if text not in setting.choices:
+        message = f"{setting.name}: must be one of {', '.join(setting.choices)} (got {text[:40]})"
+        raise ValueError(message)
+    return text
+
+
+def to_create(values: Mapping[str, SettingValue]) -> LogSettingValues:
     """Return the values for the creation of a log."""
     # The keys are those of the same table.
     return cast("LogSettingValues", dict(values))

@@ -6,7 +6,7 @@ from amqp_streams.cli.terminal.console import human_bytes, human_duration
 from amqp_streams.cli.terminal.rendering import iso_time, printable
 from amqp_streams.client import CursorInfo, GroupInfo, LogInfo
 from amqp_streams.client.management.cursors import lag_of
-from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting
+from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting, SettingValue
 
 _SHOWN_MAX = 8
 
@@ -20,8 +20,10 @@ def described_lines(
         yield f"  {name + ':':18}{value}"
 
 
-def setting_text(setting: LogSetting, value: int | None) -> str:
+def setting_text(setting: LogSetting, value: SettingValue) -> str:
     """Return a setting of a log as people write it."""
+    if setting.kind is Kind.CHOICE or isinstance(value, str):
+        return str(value or "-")
     if value is None:
         return "no limit"
     if setting.kind is Kind.COUNT:

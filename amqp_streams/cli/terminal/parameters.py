@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from amqp_streams.cli.terminal.drafts import parse_property
-from amqp_streams.log_settings import log_name
+from amqp_streams.log_settings import SettingValue, log_name
 from service_parts.settings.units import byte_count
 
 
@@ -34,7 +34,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click'
 class Bound:
     """A setting that was given: its value, or None to remove the bound."""
 
-    value: int | None
+    value: SettingValue
 
 
 SIZE: Final = Read("size", byte_count)

@@ -42,7 +42,7 @@ def setting_options(*, create: bool) -> Callable[[_F], _F]:
 
 def _option(setting: LogSetting, *, create: bool) -> Callable[[_F], _F]:
     clearable = setting.default is None and not create
-    metavar = _METAVARS[setting.kind] + (f"|{_NONE}" if clearable else "")
+    metavar = "|".join(setting.choices) or _METAVARS[setting.kind] + (f"|{_NONE}" if clearable else "")
     text = setting.meaning.removesuffix(" Not set: no bound.").split(" Not set:")[0]
     help_text = f"{text}  [default: {_default(setting)}]" if create else text
     kind = Read(setting.kind, lambda value: _read(setting, value, clearable=clearable))
@@ -57,6 +57,11 @@ def _read(setting: LogSetting, text: str, *, clearable: bool) -> Bound:
     """
     if clearable and text == _NONE:
         return Bound(None)
+    if setting.choices:
+        if text not in setting.choices:
+            message = f"{text!r} is not one of {', '.join(setting.choices)}"
+            raise ValueError(message)
+        return Bound(text)
     try:
         value = _READERS[setting.kind](text)
     except ValueError as error:
@@ -77,12 +82,10 @@ def _default(setting: LogSetting) -> str:
     return _NO_DEFAULT if setting.default is None else written(setting, setting.default)
 
 
-def written(setting: LogSetting, value: int) -> str:
-    """Format a value in the notation of the settings: `4`, `7d`, `128MiB`."""
-    match setting.kind:
-        case Kind.COUNT:
-            return str(value)
-        case Kind.DURATION:
-            return human_duration(value)
-        case Kind.SIZE:
-            return human_bytes(value).replace(".0 ", "")
+def written(setting: LogSetting, value: int | str) -> str:
+    """Format a value in the notation of the settings: `4`, `7d`, `128MiB`, `zstd`."""
+    if isinstance(value, str) or setting.kind in {Kind.COUNT, Kind.CHOICE}:
+        return str(value)
+    if setting.kind is Kind.DURATION:
+        return human_duration(value)
+    return human_bytes(value).replace(".0 ", "")

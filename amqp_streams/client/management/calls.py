@@ -29,7 +29,7 @@ from amqp_streams.client.management.info import LogInfo, LogSummary
 from amqp_streams.client.management.node import NodeInfo, node_info
 from amqp_streams.client.management.requests import log_info, manage
 from amqp_streams.client.options import StartAt
-from amqp_streams.log_settings import BY_FIELD, LogSettingValues
+from amqp_streams.log_settings import BY_FIELD, LogSettingValues, SettingValue
 
 _T = TypeVar("_T")
 
@@ -91,7 +91,7 @@ class Management:
         return log_info(name, await self._ask("READ", name, {}, timeout))
 
     async def update_log(
-        self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0
+        self, name: str, settings: Mapping[str, SettingValue], *, timeout: float | None = 30.0
     ) -> LogInfo:
         """Change settings: keys `retention-ms`, `retention-bytes`, …; the value None removes a limit."""
         return log_info(name, await self._ask("UPDATE", name, settings, timeout))

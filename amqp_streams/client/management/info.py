@@ -39,13 +39,13 @@ class LogInfo:
     partitions: tuple[PartitionInfo, ...]
     incarnation: str | None = None
     sync: str | None = None
-    settings: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, int | str] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def retention_ms(self) -> int | None:
         """Retention may delete events that are older. None: no limit, or the node did not send it."""
-        return self.settings.get("retention_ms")
+        return _number(self.settings.get("retention_ms"))
 
     @property
     def retention_bytes(self) -> int | None:
@@ -53,7 +53,7 @@ class LogInfo:
 
         None: no limit, or the node did not send it.
         """
-        return self.settings.get("retention_bytes")
+        return _number(self.settings.get("retention_bytes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +63,7 @@ class LogSummary:
     name: str
     partitions: int
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+
+def _number(value: int | str | None) -> int | None:
+    return value if isinstance(value, int) else None

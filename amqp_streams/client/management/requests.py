@@ -136,8 +136,9 @@ def log_info(log: str, body: object) -> LogInfo:
     )
 
 
-def _settings(details: Mapping[str, object]) -> dict[str, int]:
-    found = {row.field: _number(details.get(row.name)) for row in LOG_SETTINGS if not row.fixed}
+def _settings(details: Mapping[str, object]) -> dict[str, int | str]:
+    read = {row.field: (_text if row.choices else _number) for row in LOG_SETTINGS if not row.fixed}
+    found = {row.field: read[row.field](details.get(row.name)) for row in LOG_SETTINGS if not row.fixed}
     return {field: value for field, value in found.items() if value is not None}
 
 

@@ -21,7 +21,7 @@ from amqp_streams.storage.backups.pace import Pace
 from amqp_streams.storage.backups.pool import Pool, Spot
 from amqp_streams.storage.backups.source import LogGoneError, Looked, Source, Spool, Spooled, Start, retried
 from amqp_streams.storage.catalog import LogRecord
-from amqp_streams.storage.disk.files import Files, OpenFile
+from amqp_streams.storage.disk.files import Files
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.formats import producers, record, state_record
 from amqp_streams.storage.formats.chunks import cut, part
@@ -35,7 +35,7 @@ from amqp_streams.storage.formats.manifest import (
 )
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.opening import bounds_of
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.sources import open_while_replaced
 from amqp_streams.storage.plans.backup import continued, latest, outdated
 
 _TRIES: Final = 10
@@ -239,10 +239,10 @@ class _Backup:
 
     def _pieces(self, log: LogRecord, index: int, looked: Looked) -> list[Piece]:
         spot = Spot((log.uid, index), log.seed(index))
-        folder = self._source.root / "logs" / log.name / str(index)
         pieces: list[Piece] = []
         for seen in looked.seen:
-            file = OpenFile(self._source.files, segment_path(folder, seen.base))
+            path = looked.paths[seen.base]
+            file = open_while_replaced(self._source.files, path, seen.base, log.seed(index))
             try:
                 brought = self._pool.bring(file, seen, spot)
             except FileNotFoundError as error:
@@ -371,6 +371,9 @@ def _table_of(looked: Looked, pieces: Sequence[Piece]) -> _TableAt | None:
     cover = decoded.coverage
     if any(piece.base == base and piece.bytes >= cover.bytes for piece in pieces):
         return _TableAt(base, cover.bytes, cover.end, decoded.producers)
+    # An empty segment is not copied. Its index has the table of all records before it.
+    if pieces and not cover.bytes and pieces[-1].end == base:
+        return _TableAt(base, 0, base, decoded.producers)
     return None
 
 

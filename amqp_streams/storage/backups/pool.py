@@ -16,6 +16,7 @@ from amqp_streams.storage.disk.files import OpenFile
 from amqp_streams.storage.formats.checksum import crc32
 from amqp_streams.storage.formats.manifest import Key, Piece
 from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.sources import Source
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.backup import Seen, is_same
 from amqp_streams.storage.plans.recovery import Scan
@@ -78,7 +79,7 @@ class Pool:
         known = self._known.get((key, seen.base))
         return seen.size - (known.bytes if known and known.bytes <= seen.size else 0)
 
-    def bring(self, source: OpenFile, seen: Seen, spot: Spot) -> Brought:
+    def bring(self, source: Source, seen: Seen, spot: Spot) -> Brought:
         """Make the folder have the whole batches of the first `seen.size` bytes of a segment.
 
         Raises:
@@ -127,7 +128,7 @@ class Pool:
         path = self.path(key, piece.base, piece.version)
         return OpenFile(self._files, path).size() if path.name in names else 0
 
-    def _begin(self, source: OpenFile, seen: Seen, spot: Spot, names: set[str]) -> Piece:
+    def _begin(self, source: Source, seen: Seen, spot: Spot, names: set[str]) -> Piece:
         """What the folder has of this segment: where the copy continues. Bytes 0: it begins."""
         prefix = f"{seen.base:016d}-"
         versions = [int(name[len(prefix) : -4]) for name in names if name.startswith(prefix)]
@@ -162,7 +163,7 @@ class Pool:
         last_ms = scan.last_timestamp_ms
         return Piece(stored.base, stored.version, scan.until, crc, end, last_ms, stored.lost)
 
-    def _copy(self, source: OpenFile, target: OpenFile, begun: Piece, size: int) -> _Copied:
+    def _copy(self, source: Source, target: OpenFile, begun: Piece, size: int) -> _Copied:
         """Append the source's bytes up to `size`."""
         position, crc, unsynced = begun.bytes, begun.crc, 0
         self._folder.has_room()
@@ -218,7 +219,7 @@ def segment_file(root: Path, key: Key, base: int, version: int) -> Path:
     return root / SEGMENTS / f"{uid:016x}" / str(partition) / f"{base:016d}-{version}.log"
 
 
-def _agree(source: OpenFile, target: OpenFile, until: int) -> bool:
+def _agree(source: Source, target: OpenFile, until: int) -> bool:
     """Whether both files have the same bytes before `until`."""
     count = min(_COMPARED_BYTES, until)
     data = source.read(count, until - count)

@@ -27,7 +27,7 @@ from amqp_streams.storage.formats import journal_record, record, state_record
 from amqp_streams.storage.formats.index import Coverage
 from amqp_streams.storage.formats.manifest import CopiedLog, CopiedPartition, Manifest, Piece, Small
 from amqp_streams.storage.formats.producers import Table
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
 

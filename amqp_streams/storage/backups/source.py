@@ -21,7 +21,8 @@ from amqp_streams.storage.formats import journal_record, record
 from amqp_streams.storage.formats.ends import Ends
 from amqp_streams.storage.formats.manifest import Key
 from amqp_streams.storage.opening import bounds_of
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
+from amqp_streams.storage.partitions.sources import SEGMENT_SUFFIXES, open_while_replaced
 from amqp_streams.storage.plans.backup import Seen, looked
 
 _NAME_DIGITS: Final = 16
@@ -68,10 +69,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The segments of a partition, and the latest of its indexes, which covers nothing after them."""
+    """The segments of a partition, and the latest of its indexes, which covers nothing after them.
+
+    `paths`: the file of each segment, by its base.
+    """
 
     seen: list[Seen]
     index: tuple[int, index_file.Decoded] | None = field(default=None)
+    paths: Mapping[int, Path] = field(default_factory=dict)
 
 
 class Source:
@@ -123,24 +128,27 @@ class Source:
 
         Raises:
             FileNotFoundError: retention removed one meanwhile, or the log was deleted.
+            StorageError: the library of a compressed segment is missing.
         """
         folder = self.root / "logs" / log.name / str(index)
-        bases: list[int] = []
+        paths: dict[int, Path] = {}
         for name in self.files.listdir(folder):
             stem, _, suffix = name.partition(".")
-            if suffix == "log" and len(stem) == _NAME_DIGITS and stem.isdecimal():
-                bases.append(int(stem))
+            if f".{suffix}" in SEGMENT_SUFFIXES and len(stem) == _NAME_DIGITS and stem.isdecimal():
+                # Names come in order, so that of an uncompressed segment is first.
+                paths.setdefault(int(stem), folder / name)
+        bases = list(paths)
         # Before the sizes: an index that is read later may cover more than the segments have then.
         latest = self._index(log, index, folder, bases)
         seen: list[Seen] = []
         # From the last on: if a segment has bytes, the one before it is complete.
         for base in reversed(bases):
-            file = OpenFile(self.files, segment_path(folder, base))
+            file = open_while_replaced(self.files, paths[base], base, log.seed(index))
             # The stamp first: a write between the two makes it look old, and the file is read again.
             stamp = file.stamp()
             seen.append(Seen(base, file.size(), stamp))
         first, _ = bounds_of(log, index, start.checkpoint, start.ends)
-        return Looked(looked(seen[::-1], first), latest)
+        return Looked(looked(seen[::-1], first), latest, paths)
 
     def still_has(self, log: LogRecord) -> bool:
         """Whether the log was neither deleted nor deleted and created again."""

@@ -6,26 +6,28 @@ not certain where its folder is: then its partitions stop until the next start.
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from amqp_streams.errors import LogDeletedError
-from amqp_streams.log_settings import log_name
+from amqp_streams.log_settings import Compression, log_name
 from amqp_streams.storage import catalog
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.changes.changes import Change, Stage
 from amqp_streams.storage.commits.flushing import Flusher
 from amqp_streams.storage.commits.journal import Journal
+from amqp_streams.storage.compression.codecs import load, require_codec
 from amqp_streams.storage.disk.files import Files
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.disk.work import Executor
 from amqp_streams.storage.opening import storage_error
 from amqp_streams.storage.partitions.partition_log import Admit, PartitionLog
 from amqp_streams.storage.partitions.reading import Reading
-from amqp_streams.storage.partitions.segments import Segment, Segments, segment_path
+from amqp_streams.storage.partitions.segment import Segment, segment_path
+from amqp_streams.storage.partitions.segments import Segments
 from amqp_streams.storage.ports import CommitQueue, StoredLog
 from amqp_streams.storage.questions import Create, Update
 from amqp_streams.storage.removing import Checkpoints
@@ -74,6 +76,13 @@ class Logs:
         """The partitions of all logs."""
         return [partition for name in self.stored for partition in self.partitions(name)]
 
+    def compressing(self) -> Iterator[PartitionLog]:
+        """The partitions of the logs whose segments are to be compressed. Logs may change meanwhile."""
+        none = Compression.NONE
+        for name in [name for name, log in self.records.items() if log.settings.compression != none]:
+            if name in self.stored:
+                yield from self.partitions(name)
+
     def add(self, log: LogRecord, partitions: Sequence[PartitionLog]) -> StoredLog:
         """Add a log whose files exist."""
         self.records[log.name] = log
@@ -91,11 +100,14 @@ class Logs:
     # -- the steps of changes
 
     def creating(self, question: Create) -> Change:
-        """Create a log. Raises ValueError: it exists, or its name is not valid."""
+        """Create a log. Raises ValueError: it exists, or its name is not valid; SettingRefusedError."""
         name, settings, parts = question.name, question.settings, self._parts
         if log_name(name) in self.stored:
             message = f"log {name} already exists"
             raise ValueError(message)
+        if settings.compression != Compression.NONE:
+            yield Stage(parts.keeper, partial(load, settings))
+            require_codec(settings)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), question.incarnation, settings)
         create = partial(catalog.create_log, parts.files, parts.root, log)
         error = yield Stage(parts.keeper, create)
@@ -114,7 +126,13 @@ class Logs:
         return stored
 
     def updating(self, question: Update) -> Change:
-        """Change settings. Raises KeyError: no such log; ValueError: the number of partitions differs."""
+        """Change settings.
+
+        Raises:
+            KeyError: the log does not exist.
+            ValueError: the number of partitions differs.
+            SettingRefusedError: the library of the compression is missing.
+        """
         name, settings, parts = question.name, question.settings, self._parts
         stored, old = self.stored[name], self.records[name]
         if settings.partitions != len(stored.partitions):
@@ -122,6 +140,10 @@ class Logs:
                 f"log {name} has {len(stored.partitions)} partitions, and their number cannot be changed"
             )
             raise ValueError(message)
+        # Other settings may change on a node that has lost the library.
+        if settings.compression != old.settings.compression:
+            yield Stage(parts.keeper, partial(load, settings))
+            require_codec(settings)
         log = LogRecord(name, old.uid, old.incarnation, settings)
         # Only after the file is durable: if the write fails, the old settings stay in use.
         write = partial(catalog.update_log, parts.files, self._folder(name), log, old=old)

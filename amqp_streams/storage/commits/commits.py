@@ -22,7 +22,7 @@ from amqp_streams.storage.formats import journal_record, record
 from amqp_streams.storage.formats.chunks import Appends
 from amqp_streams.storage.formats.ends import Place
 from amqp_streams.storage.partitions.partition_log import PartitionLog
-from amqp_streams.storage.partitions.segments import Staged
+from amqp_streams.storage.partitions.segment import Staged
 from amqp_streams.storage.ports import Chunk, CommitDone, Partition
 
 

@@ -18,7 +18,7 @@ from amqp_streams.storage.disk.space import FULL, Space
 from amqp_streams.storage.disk.work import Call, Executor, Step, SyncFile, SyncFolder, Task, Work
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.partitions.recent import Recent
-from amqp_streams.storage.partitions.segments import Segment, Staged
+from amqp_streams.storage.partitions.segment import Segment, Staged
 from amqp_streams.storage.ports import Use
 
 # Failures may pin journal files: at most 8 x 64 MiB with the default size.
@@ -52,6 +52,16 @@ class Tuning:
     cache_bytes: int = 12 << 20
     """Decoded batches and indexes kept for readers."""
     open_files: int = 512
+    blocks_bytes: int = 4 << 20
+    """Decompressed blocks of compressed segments, kept for readers that go on."""
+    compress_block_bytes: int = 256 << 10
+    """Bytes of a segment that are compressed together: docs/decisions/0020."""
+    compress_piece_bytes: int = 512 << 10
+    """Bytes of a segment that are compressed, or read back, before the keeper does something else."""
+    compress_call_bytes: int = 8 << 20
+    """The most bytes that are compressed or read back in half a second."""
+    compress_bytes_min: int = 64 << 10
+    """Smaller segments are not compressed."""
     reserve_bytes: int = 16 << 20
     """An append is refused when less than this is free on the disk."""
     states_bytes: int = 4 << 20

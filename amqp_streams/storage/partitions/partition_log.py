@@ -16,7 +16,8 @@ from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import Appends, cut, join
 from amqp_streams.storage.formats.producers import Table
-from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
+from amqp_streams.storage.partitions.segment import Segment, Staged
+from amqp_streams.storage.partitions.segments import Segments
 from amqp_streams.storage.ports import (
     LATER,
     Chunk,

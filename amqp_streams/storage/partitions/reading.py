@@ -12,6 +12,7 @@ from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats.index import Index
 from amqp_streams.storage.formats.record import Batch
 from amqp_streams.storage.partitions.fetching import Fetch, Fetching
+from amqp_streams.storage.partitions.sources import COMPRESSED_SUFFIX, Blocks, CompressedFile, Source
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.ports import LATER, Later, ReadRequest, Use
 
@@ -34,11 +35,12 @@ _INDEX_BYTES: Final = 1 << 20
 class Reading:
     """The read caches of a store, shared by all its partitions."""
 
-    def __init__(self, files: Files, *, cache_bytes: int, open_files: int) -> None:
+    def __init__(self, files: Files, *, cache_bytes: int, open_files: int, blocks_bytes: int) -> None:
         self.files: Final = files
+        self._blocks: Final = Blocks(blocks_bytes)
         self._cache_bytes: Final = cache_bytes
         self._open_files: Final = open_files
-        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._open: OrderedDict[Path, OpenFile | CompressedFile] = OrderedDict()
         self._cache: OrderedDict[_Key, tuple[int, Stretch | Index]] = OrderedDict()
         self._cached = 0
         self._fetching: Fetching | None = None
@@ -54,6 +56,7 @@ class Reading:
         """How much of each bound is used, by name."""
         return {
             "storage_cache_bytes": Use(self._cached, self._cache_bytes),
+            "storage_block_bytes": Use(self._blocks.bytes, self._blocks.bytes_max),
             "storage_open_files": Use(len(self._open), self._open_files),
             **(self._fetching.uses() if self._fetching else {}),
         }
@@ -66,10 +69,23 @@ class Reading:
             self.keep(file)
         else:
             self._open.move_to_end(path)
+        assert isinstance(file, OpenFile), "only segments that are not compressed are written and synced"
         return file
 
-    def keep(self, file: OpenFile) -> None:
-        """Keep a file that was just opened for reading and writing."""
+    def source(self, path: Path, base: int, seed: int) -> Source:
+        """The bytes of a segment. They stay readable while the caller keeps the object."""
+        if path.suffix != COMPRESSED_SUFFIX:
+            return self.file(path)
+        file = self._open.get(path)
+        if file is None:
+            file = CompressedFile(self.files, path, base, seed, self._blocks)
+            self.keep(file)
+        else:
+            self._open.move_to_end(path)
+        return file
+
+    def keep(self, file: OpenFile | CompressedFile) -> None:
+        """Keep a file that was just opened."""
         self._open[file.path] = file
         if len(self._open) > self._open_files:
             # A read that still has the file keeps it open: see `OpenFile`.
@@ -97,14 +113,14 @@ class Reading:
     def batches(
         self,
         path: Path,
+        base: int,
         seed: int,
-        position: int,
-        until: int,
+        extent: tuple[int, int],
         request: ReadRequest | None = None,
         *,
         recent: bool = True,
     ) -> Stretch | Later:
-        """All batches of a segment in position..until, checked and decoded, and the damage among them.
+        """All batches of a segment in an extent, checked and decoded, and the damage among them.
 
         `LATER` only with a request, see `Partition.read`. `recent`: the bytes are probably in the system's
         cache, which counts if the system does not tell.
@@ -112,10 +128,11 @@ class Reading:
         Raises:
             OSError: the disk failed.
         """
+        position, until = extent
         key = (path, seed, position, until)
         found = self._get(key)
         if found is None:
-            file, size = self.file(path), until - position
+            file, size = self.source(path, base, seed), until - position
             if request is not None:
                 # Without `until`: the last stretch of the active segment grows with each write. A reader
                 # whose read has ended must not wait for the new bytes, which are in the system's cache.
@@ -153,7 +170,7 @@ class Reading:
         key = (path, seed, -1, -1)
         found = self._get(key)
         if found is None:
-            load = partial(self._load_index, self.file(path), path, base, seed)
+            load = partial(self._load_index, self.source(path, base, seed), path, base, seed)
             # Rare: once for a segment. Its index is seldom in the system's cache. If the records that a
             # reader waited for drove the index out, the index is read here: otherwise each would drive out
             # the other again and again.
@@ -190,7 +207,7 @@ class Reading:
             raise pending.error
         return False
 
-    def _load_index(self, file: OpenFile, path: Path, base: int, seed: int) -> Index:
+    def _load_index(self, file: Source, path: Path, base: int, seed: int) -> Index:
         """May run in a thread: it changes nothing of this object."""
         try:
             decoded = index_file.decode(read_file(self.files, path.with_suffix(".idx")), base, seed)
@@ -234,13 +251,13 @@ def _has_waited_for_records(request: ReadRequest, path: Path, seed: int) -> bool
     return isinstance(pending.key, tuple) and pending.key[:2] == (path, seed) and pending.key[2] >= 0
 
 
-def _read_cold(file: OpenFile, count: int, position: int) -> bytes:
+def _read_cold(file: Source, count: int, position: int) -> bytes:
     """Read bytes, and ask the system to read those behind them."""
     data = file.read(count, position)
     file.will_need(_AHEAD_BYTES, position + count)
     return data
 
 
-def _is_cached(file: OpenFile, count: int, position: int, *, recent: bool) -> bool:
+def _is_cached(file: Source, count: int, position: int, *, recent: bool) -> bool:
     cached = file.is_cached(count, position)
     return recent if cached is None else cached

@@ -4,9 +4,9 @@ Laws: bytes of a partition are written in record order; a segment is synced befo
 first byte. After a crash, therefore, only the last segment can be torn.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,80 +18,16 @@ from amqp_streams.storage.disk.work import Call, Replace, Step, SyncFile, SyncFo
 from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import Appends, join
-from amqp_streams.storage.formats.index import Coverage, Index
+from amqp_streams.storage.formats.index import Index
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.reading import Reading, Stretch
+from amqp_streams.storage.partitions.segment import Placed, Segment, Staged, segment_path
+from amqp_streams.storage.partitions.sources import COMPRESSED_SUFFIX
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, must_roll, notice
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
 from amqp_streams.wire.batched.packed import total_bytes
 
 _CHUNK_PARTS_MAX: Final = 64
-
-
-@dataclass(slots=True, eq=False)
-class Segment:
-    """One file of record batches.
-
-    `bytes`, `end`: size of the file and end of its records after the last successful write. `covered`: how
-    many of these bytes the index file covers. `saved`: the index file exists. `producers`: in a closed
-    segment, the table for the index file.
-    """
-
-    path: Path
-    base: int
-    end: int
-    bytes: int = 0
-    first_timestamp_ms: int = 0
-    last_timestamp_ms: int = 0
-    covered: int = 0
-    exists: bool = False
-    index: Index | None = None
-    saved: bool = False
-    producers: Table | None = None
-    noticed_ms: int | None = None
-    """When a timestamp in the future was first noticed in the segment; None if it has none."""
-
-    @property
-    def index_path(self) -> Path:
-        """The path of its index file."""
-        return self.path.with_suffix(".idx")
-
-    def coverage(self) -> Coverage:
-        """What its index file will cover."""
-        return Coverage(self.base, self.end, self.first_timestamp_ms, self.last_timestamp_ms, self.bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    segment: Segment
-    position: int
-    length: int
-    base: int
-    end: int
-    first_timestamp_ms: int
-    last_timestamp_ms: int
-    entries: producers.Entries | None
-
-
-@dataclass(slots=True, eq=False)
-class Staged:
-    """A prepared write: its steps, and the state after them.
-
-    The first step encodes the records in the thread that writes, and adds all that this class has but `end`
-    and `closed`. The event loop reads them when the write has ended.
-    """
-
-    end: int
-    steps: list[Step] = field(default_factory=list)
-    placed: list[_Placed] = field(default_factory=list)
-    opened: list[Segment] = field(default_factory=list)
-    created: list[Path] = field(default_factory=list)
-    files: dict[Path, OpenFile] = field(default_factory=dict)
-    """The files of `opened`."""
-    written: list[OpenFile] = field(default_factory=list)
-    """The files that are written."""
-    closed: list[Segment] = field(default_factory=list)
-    """Filled by `apply`: the segments that the write closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +43,6 @@ class _Writing:
     closed_file: OpenFile | None
 
 
-def segment_path(folder: Path, base: int) -> Path:
-    """The path of the segment whose first record is `base`."""
-    return folder / f"{base:016d}.log"
-
-
 class Segments:
     """All segments of a partition; the last one is active. At least one, whose file may not exist yet."""
 
@@ -125,7 +56,10 @@ class Segments:
         self.producers: Final[Table] = reached or {}
         """The table of producers of everything written to these segments."""
         self._reading: Final = reading
-        self.bytes = sum(segment.bytes for segment in row)
+        self.bytes = sum(segment.file_bytes for segment in row)
+        """The bytes of all files."""
+        self._settled = 0
+        """Closed segments whose base is lower are compressed, or are not to be compressed."""
         self._closed_file: OpenFile | None = None
         """The segment that `close_active` closed, until it is synced: only then is the next one written."""
 
@@ -200,9 +134,7 @@ class Segments:
             staged.written.append(file)
             entries = producers.entries_of(piece.marks) if piece.marks else None
             end, last_ms = piece.base + len(piece), piece.timestamps[-1]
-            staged.placed.append(
-                _Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries)
-            )
+            staged.placed.append(Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries))
             position += length
         if writing.sync:
             steps.append(SyncFile(file))
@@ -287,7 +219,7 @@ class Segments:
         notice(closed, now_ms)
         for part in closed:
             last_ms, part.noticed_ms = aging_from(part.last_timestamp_ms, part.noticed_ms, now_ms)
-            yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
+            yield ClosedSegment(part.base, part.end, part.file_bytes, last_ms)
 
     def active_is_due(self, now_ms: int, segment_ms: int) -> bool:
         """Whether the active segment has records and is old enough to be closed."""
@@ -302,10 +234,33 @@ class Segments:
         dropped = self.row[:count]
         del self.row[:count]
         for segment in dropped:
-            self.bytes -= segment.bytes
+            self.bytes -= segment.file_bytes
             self._reading.forget(segment.path)
             self.release(segment.path)
         return dropped
+
+    def compressible(self, bytes_min: int) -> Segment | None:
+        """The oldest closed segment that is to be compressed: its index on the disk covers all of it."""
+        settled = True
+        for number in range(bisect_left(self.row, self._settled, key=_base), len(self.row) - 1):
+            segment = self.row[number]
+            if segment.stored is not None or segment.unfit or segment.bytes < bytes_min:
+                if settled:
+                    self._settled = segment.base + 1
+            elif segment.saved and segment.covered == segment.bytes:
+                return segment
+            else:
+                settled = False  # its index is being written
+        return None
+
+    def replace(self, segment: Segment, stored: int) -> None:
+        """Read the compressed file of a segment, which has `stored` bytes, from now on."""
+        old = segment.path
+        self.bytes += stored - segment.file_bytes
+        segment.path, segment.other, segment.stored = old.with_suffix(COMPRESSED_SUFFIX), old, stored
+        # Reads in flight have the old file.
+        self._reading.forget(old)
+        self.release(old)
 
     def release(self, path: Path) -> None:
         """Close the file of a segment that was synced or removed.
@@ -396,7 +351,9 @@ class Segments:
         try:
             # If the system does not tell, the active segment counts as cached.
             recent = segment is self.active
-            return self._reading.batches(segment.path, self.seed, position, until, request, recent=recent)
+            return self._reading.batches(
+                segment.path, segment.base, self.seed, (position, until), request, recent=recent
+            )
         except FileNotFoundError:
             raise self._corruption(segment, 0, at, segment.end) from None
         except OSError as error:

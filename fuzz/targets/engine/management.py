@@ -36,6 +36,7 @@ _KEYS: Final = (
     "retention-bytes",
     "segment-bytes",
     "segment-ms",
+    "compression",
     "log",
     "partition",
     "offset",

@@ -30,6 +30,7 @@ from amqp_streams.client import (
     Start,
     TimedOutError,
 )
+from amqp_streams.log_settings import SettingValue
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, Value, encode
 from tests.amqp_streams.decoded import binary
 
@@ -269,7 +270,7 @@ class FakeManagement:
         self._known(name)
         return self._node.info(name)
 
-    async def update_log(self, name: str, settings: Mapping[str, int | None]) -> LogInfo:
+    async def update_log(self, name: str, settings: Mapping[str, SettingValue]) -> LogInfo:
         """See `Management`."""
         self._known(name)
         self._node.settings.setdefault(name, {}).update(settings)

@@ -336,6 +336,8 @@ def test_logs_are_created_described_listed_changed_and_deleted_by_request(bench:
         ("UPDATE", "nowhere", "event-log", {}, 404),
         ("UPDATE", "temps", "event-log", {"partitions": 3}, 400),
         ("UPDATE", "temps", "event-log", {"retention_ms": 1}, 400),
+        ("UPDATE", "temps", "event-log", {"compression": "gzip"}, 400),
+        ("UPDATE", "temps", "event-log", {"compression": "lz4"}, 200),
         ("DELETE", "nowhere", "event-log", {}, 404),
         ("DANCE", "temps", "event-log", {}, 501),
         ("", "temps", "", {}, 501),
@@ -363,7 +365,7 @@ _VALUES: st.SearchStrategy[Value] = st.recursive(
     max_leaves=5,
 )
 _SETTINGS = st.sampled_from(
-    ["partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms", "colour"]
+    ["partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms", "compression", "colour"]
 )
 
 

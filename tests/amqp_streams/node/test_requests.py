@@ -8,7 +8,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.errors import PeerError, SettingRefusedError, StorageError
 from amqp_streams.node import requests
 from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, carry_out, listed
 from amqp_streams.policy import AccessRule, Right
@@ -30,6 +30,7 @@ def request(operation: str = "READ", type_: str = "t") -> Request:
         (RequestError(CONFLICT, "words"), 409),
         (PeerError(names.UNAUTHORIZED_ACCESS, "words"), 403),
         (StorageError("words"), 500),
+        (SettingRefusedError("words"), 400),
     ],
 )
 def test_errors_are_answered_with_a_status_and_a_message(error: Exception, status: int) -> None:

@@ -11,10 +11,13 @@ from structlog.testing import capture_logs
 from amqp_streams import client
 from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
+from amqp_streams.log_settings import Compression
 from amqp_streams.server.run import Server, serve
+from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.batched import compression
 from tests.amqp_streams.server.peers import closed_without_a_word
 
 
@@ -22,7 +25,7 @@ def _settings(tmp_path: Path, **logs: LogSettings) -> NodeSettings:
     return NodeSettings(data_dir=tmp_path, listen=(Listener(host="127.0.0.1", port=0),), logs=logs)
 
 
-async def _run(settings: NodeSettings, store: MemoryStore) -> dict[str, list[str]]:
+async def _run(settings: NodeSettings, store: MemoryStore | DirectoryStore) -> dict[str, list[str]]:
     stop = asyncio.Event()
     addresses: dict[str, list[str]] = {}
 
@@ -101,6 +104,19 @@ async def test_another_number_of_partitions_is_refused_with_both_and_the_remedy(
     store.create("temps", LogSettings(partitions=4), incarnation="x")
     with pytest.raises(ConfigError, match=r"has 4 partitions .* has 2: .* delete the log"):
         await _run(_settings(tmp_path, temps=LogSettings(partitions=2)), store)
+
+
+async def test_a_setting_without_its_library_keeps_the_node_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "_codec", lambda _name: None)
+    store = DirectoryStore.open(tmp_path / "data", loop_call=asyncio.get_running_loop().call_soon_threadsafe)
+    with pytest.raises(
+        ConfigError, match=r"log 'temps': the setting compression = 'zstd' needs .*pip install"
+    ):
+        await _run(_settings(tmp_path, temps=LogSettings(compression=Compression.ZSTD)), store)
+    assert not store.logs
+    store.close()
 
 
 HUNG_UP = """

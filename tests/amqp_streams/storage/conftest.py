@@ -44,6 +44,11 @@ SMALL = Tuning(
     open_files=4,
     reserve_bytes=4 << 10,
     states_bytes=2 << 10,
+    blocks_bytes=64 << 10,
+    compress_block_bytes=20 << 10,
+    compress_piece_bytes=24 << 10,
+    compress_call_bytes=200 << 10,
+    compress_bytes_min=1 << 10,
 )
 """Limits that are so small that a few records reach them. In production they are megabytes."""
 

@@ -1,5 +1,5 @@
-"""From one seed: appends, commits, reads, retention, crashes at any operation, and recovery that crashes
-again, compared with a model.
+"""From one seed: appends, commits, reads, retention, compression, crashes at any operation, and recovery that
+crashes again, compared with a model.
 
 Invariants after each opening: no accepted record is lost or changed, the order is kept, and numbers of
 visible records are never used again. A record that was not accepted is present as it was sent, or absent.
@@ -17,6 +17,7 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
+from amqp_streams.log_settings import Compression
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.disk.files import Files
 from amqp_streams.storage.disk.work import Executor, LoopCall, Results, Task, run
@@ -102,8 +103,11 @@ def format_of(message: bytes) -> int:
 class World:
     """The store, the model, and the fate of both."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, compression: Compression = Compression.NONE) -> None:
         self.rng = random.Random(seed)
+        self.extras = random.Random(seed)
+        """For what only worlds with compression do."""
+        self.replaced = 0
         self.files = FaultyFiles()
         self.now_ms = NOW
         self.models = [Model() for _ in range(PARTITIONS)]
@@ -114,13 +118,20 @@ class World:
             self.settings = self.settings.model_copy(
                 update={"retention_bytes": 1 << 20, "retention_ms": 400_000}
             )
+        self.settings = self.settings.model_copy(update={"compression": compression})
         self.numbered = self.rng.choice([0.0, 0.1, 0.9])
         self.formatted = self.rng.random() < 0.5
         self.last = 0
         self.countdown = -1
         self.files.fault = self._fault
         self.crash_chance = self.rng.choice([0.03, 0.01])
-        self.tuning = replace(SMALL, journal_bytes=self.rng.choice([16 << 10, 64 << 10]))
+        self.tuning = replace(
+            SMALL,
+            journal_bytes=self.rng.choice([16 << 10, 64 << 10]),
+            compress_bytes_min=200,
+            compress_block_bytes=4 << 10,
+            compress_piece_bytes=8 << 10,
+        )
         self.keeper_pace = self.rng.choice([1.0, 0.5, 0.02])
         self.loop = ManualLoop()
         self.store: LaggingStore
@@ -145,6 +156,10 @@ class World:
         self._recover()
 
     def _step(self) -> None:
+        if self.settings.compression is not Compression.NONE and self.extras.random() < 0.5:
+            self.store.compress()
+            self.store.keeper.run(self.extras.randint(0, 4))
+            self.loop.run_ready()
         chance = self.rng.random()
         if chance < 0.3:
             for _ in range(self.rng.choice([1, 1, 3, 20])):
@@ -183,6 +198,8 @@ class World:
         partition = self.store.logs["log"].partitions[index]
         size = self.rng.choice([0, 10, 10, 100, 1000, 9000, 40_000] if self.rng.random() < 0.2 else [10, 100])
         messages = [self.rng.randbytes(self.rng.randint(0, size)) for _ in range(self.rng.randint(1, 8))]
+        if self.settings.compression is not Compression.NONE:  # random bytes do not compress
+            messages = [(each[:3] * (len(each) // 3 + 1))[: len(each)] for each in messages]
         model = self.models[index]
         base = len(model.visible) + len(model.sent)
         numbers = self._numbers(model, base, len(messages)) if self.rng.random() < self.numbered else None
@@ -280,6 +297,7 @@ class World:
 
     def _recover(self) -> None:
         """The process ends, perhaps with a power loss, and perhaps recovery is interrupted, too."""
+        self.replaced += sum(path.suffix == ".logz" for path in self.files.paths())
         if "log" in self.store.logs:
             self._note_starts()
         while True:
@@ -341,3 +359,13 @@ class World:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_accepted_record_is_lost_or_changed_whatever_crashes_when(seed: int) -> None:
     World(seed).run(200)
+
+
+@pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.LZ4])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_accepted_record_is_lost_or_changed_while_segments_are_compressed(
+    seed: int, compression: Compression
+) -> None:
+    world = World(seed, compression)
+    world.run(600)
+    assert world.replaced > 5, "this world has compressed segments"

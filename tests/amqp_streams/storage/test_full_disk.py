@@ -16,7 +16,7 @@ from amqp_streams.errors import DiskFullError, StorageError
 from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.findings import Severity
 from amqp_streams.storage.formats import record
-from amqp_streams.storage.partitions.segments import Staged
+from amqp_streams.storage.partitions.segment import Staged
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import (

@@ -169,15 +169,15 @@ def test_a_format_that_was_lost_is_taken_for_the_newer_one(tmp_path: Path) -> No
     open_real(tmp_path).store.close()
     (tmp_path / "format.json").unlink()
     again = open_real(tmp_path)
-    assert format_of_directory(tmp_path) == 3
+    assert format_of_directory(tmp_path) == 4
     again.store.close()
 
 
 def test_a_format_of_the_future_is_refused_in_words(tmp_path: Path) -> None:
     open_real(tmp_path).store.close()
-    text = json.dumps({"format": 4, "id": "00"}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({"format": 5, "id": "00"}, sort_keys=True, separators=(",", ":"))
     (tmp_path / "format.json").write_text(f'{{"crc32":{crc32(text.encode())},"content":{text}}}')
-    with pytest.raises(StorageError, match="has format 4"):
+    with pytest.raises(StorageError, match="has format 5"):
         open_real(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.disk.files import RealFiles
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand, open_inline, open_real, read_all
 

@@ -90,6 +90,13 @@ def test_given_settings_replace_the_existing_ones() -> None:
     )
 
 
+def test_a_choice_may_be_a_string_or_a_symbol() -> None:
+    for value in ("zstd", Symbol("zstd")):
+        changed = requested_settings(request(compression=value), LogSettings())
+        assert changed.compression == "zstd"
+        assert type(described_settings(changed)["compression"]) is str
+
+
 def test_a_setting_may_be_unset() -> None:
     assert requested_settings(request(retention_ms=None), LogSettings(retention_ms=5000)).retention_ms is None
 
@@ -111,7 +118,10 @@ def test_a_setting_may_be_unset() -> None:
         ({"retention_bytes": 1000}, "'retention-bytes' must be at least 1MiB .got 1000"),
         ({"segment_ms": 1 << 63}, "'segment-ms' must be at most"),
         ({"segment_bytes": -1}, "'segment-bytes'"),
-        ({"colour": "blue"}, r"unknown setting 'colour': known are partitions, retention-bytes"),
+        ({"compression": "brotli"}, r"'compression' must be 'none', 'zstd' or 'lz4' .got 'brotli'"),
+        ({"compression": 1}, r"'compression' must be 'none', 'zstd' or 'lz4'"),
+        ({"compression": None}, r"'compression' must be 'none', 'zstd' or 'lz4'"),
+        ({"colour": "blue"}, r"unknown setting 'colour': known are compression, partitions, retention-bytes"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(body: dict[str, Any], reason: str) -> None:

@@ -22,7 +22,7 @@ def flip(files: FaultyFiles, random: Random) -> list[Path]:
     segments = sorted(path for path in files.paths() if path.suffix == ".log")
     last = {path.parent: path for path in segments}
     found = [path for path in segments if path != last[path.parent]]
-    found += sorted(path for path in files.paths() if path.suffix == ".idx")
+    found += sorted(path for path in files.paths() if path.suffix in {".idx", ".logz"})
     found = [path for path in found if files.content(path)]
     changed = random.choices(found, k=random.randint(1, _FLIPS_MAX)) if found else []
     for path in changed:

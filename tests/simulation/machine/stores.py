@@ -35,6 +35,11 @@ TUNING: Final = Tuning(
     open_files=4,
     reserve_bytes=4 << 10,
     states_bytes=2 << 10,
+    blocks_bytes=128 << 10,
+    compress_block_bytes=2 << 10,
+    compress_piece_bytes=4 << 10,
+    compress_call_bytes=64 << 10,
+    compress_bytes_min=100,
 )
 """Limits that are so small that a few records reach them. In production they are megabytes."""
 

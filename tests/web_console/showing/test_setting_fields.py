@@ -19,6 +19,7 @@ def test_the_values_of_a_log_are_typed_again_as_they_are() -> None:
         "retention-bytes": 1_500_000,
         "segment-bytes": 128 << 20,
         "segment-ms": 90_000,
+        "compression": "zstd",
     }
     texts = texts_of(values)
     assert texts["retention_ms"] == "7d"
@@ -33,6 +34,15 @@ def test_an_empty_field_is_the_default() -> None:
     assert changed["segment_bytes"] == 128 << 20
 
 
+def test_a_choice_shows_its_words_and_which_one_is_in_use() -> None:
+    (field,) = [field for field in fields_of({}, create=True) if field.choices]
+    assert (field.name, field.label, field.value) == ("compression", "Compression", "none")
+    assert field.choices == ("none", "zstd", "lz4")
+    (shown,) = [field for field in fields_of({"compression": "lz4"}, create=False) if field.choices]
+    assert shown.value == "lz4"
+    assert values_of({"compression": ""}, create=False)["compression"] == "none"
+
+
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
@@ -40,6 +50,7 @@ def test_an_empty_field_is_the_default() -> None:
         ("retention_ms", "7", "retention-ms"),
         ("partitions", "x", "partitions"),
         ("retention_bytes", "1KiB", "from 1MiB"),
+        ("compression", "brotli", "compression: must be one of none, zstd, lz4 .got brotli"),
     ],
 )
 def test_a_value_that_is_not_valid_is_refused_with_its_setting(field: str, text: str, words: str) -> None:

@@ -41,6 +41,7 @@ def test_the_names_of_the_json_are_stable(node: FakeNode, run: Run) -> None:
         "retention_bytes": None,
         "segment_bytes": 1 << 27,
         "segment_ms": None,
+        "compression": None,
         "sync": "always",
         "partitions": [
             {

@@ -19,7 +19,7 @@ def facts(*given: object) -> dict[str, str]:
 def test_settings_and_sizes_are_shown() -> None:
     log = LogInfo(
         "temps", (partition("0", 10), partition("1", 12)), "abc", "always",
-        {"retention_ms": 604_800_000, "segment_bytes": 1 << 20},
+        {"retention_ms": 604_800_000, "segment_bytes": 1 << 20, "compression": "zstd"},
     )  # fmt: skip
     assert facts(log, [], []) == {
         "partitions": "2",
@@ -31,6 +31,7 @@ def test_settings_and_sizes_are_shown() -> None:
         "retention bytes": "no limit",
         "segment bytes": "1.0 MiB",
         "segment age": "no limit",
+        "compression": "zstd",
         "sync": "always",
         "incarnation": "abc",
         "consumer groups": "none",
@@ -48,6 +49,7 @@ def test_readers_have_their_lag_if_the_user_may_see_them() -> None:
     log = LogInfo("temps", (partition("0", 10),))
     assert facts(log, None, None)["consumer groups"] == "not visible to this user"
     assert setting_text(BY_FIELD["partitions"], 1000) == "1,000"
+    assert setting_text(BY_FIELD["compression"], None) == "-", "an earlier version of the node"
 
 
 def test_groups_and_subscriptions_have_their_lag() -> None:

@@ -36,7 +36,7 @@ def refused(*arguments: str, create: bool = True) -> str:
 
 def test_creating_offers_every_setting_with_its_default() -> None:
     run, _ = command(create=True)
-    text = CliRunner().invoke(run, ["--help"]).output
+    text = " ".join(CliRunner().invoke(run, ["--help"]).output.split())
     for setting in LOG_SETTINGS:
         assert setting.flag in text
     assert "[default: 128MiB]" in text
@@ -55,7 +55,14 @@ def test_values_are_parsed_with_their_units_and_absent_ones_are_none() -> None:
         "retention_bytes": None,
         "segment_bytes": Bound(1 << 20),
         "segment_ms": None,
+        "compression": None,
     }
+
+
+def test_a_choice_is_one_of_its_words() -> None:
+    assert call("--compression", "lz4")["compression"] == Bound("lz4")
+    assert call("--compression", "none", create=False)["compression"] == Bound("none")
+    assert "'brotli' is not one of none, zstd, lz4" in " ".join(refused("--compression", "brotli").split())
 
 
 def test_none_takes_a_bound_away_only_where_there_may_be_no_bound() -> None:
@@ -78,5 +85,7 @@ def test_a_value_outside_its_bounds_is_refused_with_the_bounds(flag: str, text: 
 
 
 def test_values_are_written_as_they_are_read() -> None:
-    assert [written(setting, setting.least) for setting in LOG_SETTINGS] == ["1", "1s", "1MiB", "64KiB", "1s"]
+    numbers = [setting for setting in LOG_SETTINGS if not setting.choices]
+    assert [written(setting, setting.least) for setting in numbers] == ["1", "1s", "1MiB", "64KiB", "1s"]
+    assert written(BY_FIELD["compression"], "zstd") == "zstd"
     assert written(BY_FIELD["segment_ms"], 86_400_000) == "1d"

@@ -56,7 +56,7 @@ async def client(node: RunningNode) -> AsyncIterator[Client]:
         yield made
 
 
-async def log_of(client: Client, count: int, *, partitions: int = 1, size: int = 20, **settings: int) -> str:
+async def log_of(client: Client, count: int, *, partitions: int = 1, size: int = 20, **settings: Any) -> str:
     """Return a log whose partition 0 has this many events; every tenth event has the subject "ten"."""
     name = f"log-{uuid4().hex}"
     await client.management.create_log(name, partitions=partitions, **settings)

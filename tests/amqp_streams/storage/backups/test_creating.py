@@ -1,17 +1,21 @@
 """A backup has what was accepted, copies only what is new, and leaves the folder as it was if it fails."""
 
 import errno
+from array import array
 from pathlib import Path
 
 import pytest
 
 from amqp_streams.errors import DirectoryLockedError, StorageError
+from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.backups import creating
 from amqp_streams.storage.backups.checking import check
 from amqp_streams.storage.backups.folder import RESERVE_BYTES
 from amqp_streams.storage.backups.pace import Pace
 from amqp_streams.storage.formats.manifest import Manifest
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.partitions.segment import segment_path
+from amqp_streams.storage.ports import Numbers
 from amqp_streams.storage.questions import Delete
 from tests.amqp_streams.storage.backups.conftest import FOLDER, SETTINGS, TARGET, Machine, content, opened
 from tests.amqp_streams.storage.conftest import NOW, ROOT
@@ -280,3 +284,31 @@ def test_a_partition_whose_events_retention_removed_keeps_its_numbers(machine: M
     assert (restored.start, restored.end) == (300, 300)
     assert hand.write(restored, b"next", now_ms=machine.now_ms) == 300
     hand.store.close()
+
+
+def test_producers_whose_events_were_removed_are_known_although_the_last_segment_is_empty(
+    machine: Machine,
+) -> None:
+    """Only the index of the empty segment has them all: nothing of it is copied."""
+    store = machine.hand.store
+    assert isinstance(store, DirectoryStore)
+    store.allow_numbers()
+    partition = store.logs["temps"].partitions[0]
+    assert isinstance(partition, PartitionLog)
+    partition.append([b"numbered"], bytes(1), NOW, Numbers("meter", array("Q", [7])))
+    machine.fill(900)
+    store.update("temps", SETTINGS.model_copy(update={"retention_ms": 1000}))
+    store._flusher.flush(partition)
+    machine.hand.loop.run_ready()
+    store.apply_retention(partition.segments.row[0].last_timestamp_ms + 1001)
+    machine.hand.loop.run_ready()
+    assert partition.start > 0
+    store._flusher.seal(partition)
+    store._flusher.sync(partition, with_index=True)
+    machine.hand.loop.run_ready()
+    assert not partition.segments.active.bytes
+    machine.back_up()
+    machine.restore()
+    restored = machine.restored().store.logs["temps"].partitions[0]
+    assert restored.end == partition.end
+    assert restored.producers["meter"].sequence == 7

@@ -1,5 +1,5 @@
 """From one seed: backups whose every file operation is between steps of a node that appends, moves records to
-segments, applies retention, writes states, and is killed; the backups are killed, too.
+segments, compresses them, applies retention, writes states, and is killed; the backups are killed, too.
 
 Invariants: each restored backup has every record that was accepted before it began, each with its number,
 time, bytes and message-format, and no other record; the numbers of producers belong to them; the states are
@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from amqp_streams.log_settings import Compression
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.backups import checking, creating, restoring
 from amqp_streams.storage.backups.folder import Folder
@@ -63,8 +64,8 @@ class Kept:
 class BackedUp(World):
     """A world with backups."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, compression: Compression = Compression.NONE) -> None:
+        super().__init__(seed, compression)
         self.backups: list[Kept] = []
         self.killed = self.interrupted = self.returned = 0
         self.seen_states: list[dict[str, bytes]] | None = None
@@ -228,6 +229,13 @@ def _remove(files: FaultyFiles, path: Path) -> None:
 def test_a_backup_between_all_steps_of_a_node_has_what_was_accepted_before_it(seed: int) -> None:
     world = BackedUp(seed)
     world.run(150)
+    assert world.backups or world.killed
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_backup_has_what_was_accepted_while_segments_are_compressed(seed: int) -> None:
+    world = BackedUp(seed, Compression.ZSTD)
+    world.run(250)
     assert world.backups or world.killed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.backups.checking import check
-from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.partitions.segment import segment_path
 from tests.amqp_streams.storage.backups.conftest import FOLDER, TARGET, Machine, content, opened
 from tests.amqp_streams.storage.conftest import ROOT
 

@@ -11,7 +11,7 @@ from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.storage import catalog
 from amqp_streams.storage.changes import logs
 from amqp_streams.storage.partitions.partition_log import PartitionLog
-from amqp_streams.storage.partitions.segments import Segment
+from amqp_streams.storage.partitions.segment import Segment
 from amqp_streams.storage.ports import Partition, ReadRequest
 from amqp_streams.storage.questions import Create, Delete, Update
 from amqp_streams.testing import FaultyFiles

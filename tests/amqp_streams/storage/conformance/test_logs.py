@@ -1,11 +1,13 @@
 """Logs of every store: created, changed, deleted."""
 
+from contextlib import suppress
 from functools import partial
 
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import SettingRefusedError, StorageError
+from amqp_streams.log_settings import Compression
 from amqp_streams.storage.ports import LATER, Later, Partition, ReadRequest, StoredLog
 from amqp_streams.storage.questions import Create
 from tests.amqp_streams.storage.conftest import NOW, Hand, read_all
@@ -95,3 +97,18 @@ def test_the_identity_of_a_store_does_not_change_with_its_logs(hand: Hand) -> No
     assert hand.store.identity == before
     hand.store.delete("log")
     assert hand.store.identity == before
+
+
+def test_a_compression_is_kept_or_refused(hand: Hand) -> None:
+    log = hand.store.create("log", LogSettings(), incarnation="i")
+    wanted = log.settings.model_copy(update={"compression": Compression.LZ4})
+    with suppress(SettingRefusedError):
+        hand.store.update("log", wanted)
+    if hand.store.logs["log"].settings.compression == Compression.NONE:
+        with pytest.raises(SettingRefusedError, match="compression"):
+            hand.store.create("other", wanted, incarnation="j")
+        assert "other" not in hand.store.logs
+    else:
+        assert hand.store.logs["log"].settings.compression is Compression.LZ4
+    hand.store.update("log", log.settings)
+    assert hand.store.logs["log"].settings == log.settings

@@ -1,7 +1,11 @@
 """Retention of every store."""
 
+from contextlib import suppress
+
 from amqp_streams.config import LogSettings
-from tests.amqp_streams.storage.conftest import NOW, Hand, entries, read_all
+from amqp_streams.errors import SettingRefusedError
+from amqp_streams.log_settings import Compression
+from tests.amqp_streams.storage.conftest import NOW, Hand, entries, read_all, stamps
 
 
 def test_retention_by_bytes_drops_whole_segments_from_the_oldest_on(hand: Hand) -> None:
@@ -64,3 +68,25 @@ def test_a_reader_overtaken_by_retention_continues_at_the_earliest(hand: Hand) -
     chunk = partition.read(0, 1)
     assert chunk is not None
     assert chunk.base == partition.start > 0
+
+
+def test_compressing_changes_nothing_that_can_be_read(hand: Hand) -> None:
+    settings = LogSettings(segment_bytes=64 << 10)
+    with suppress(SettingRefusedError):
+        hand.store.create(
+            "log", settings.model_copy(update={"compression": Compression.ZSTD}), incarnation="i"
+        )
+    log = hand.store.logs.get("log") or hand.store.create("log", settings, incarnation="i")
+    partition = log.partitions[0]
+    for number in range(50):
+        hand.write(partition, b"%08d" % number * 1000)
+
+    def readable() -> object:
+        found = partition.seek_timestamp(NOW - 1)
+        return entries(partition), stamps(partition), partition.start, partition.end, found
+
+    before = readable()
+    for _ in range(20):
+        hand.store.compress()
+        hand.loop.run_ready()
+    assert readable() == before

@@ -1,0 +1,1 @@
+"""Closed segments that are compressed on the disk: docs/decisions/0020-compressed-segments.md."""
