@@ -16,10 +16,12 @@ help:  ## show this list
 # pyspark has no wheel. Its archive of 450 MB is copied several times, on one core: the other core installs the rest
 # meanwhile. A wheel that is installed at once need not be compressed (build.cfg). The last pip installs what the pins
 # lack.
-# pip would compile 190 MB of modules, of which few are ever imported. Python compiles a module when it is imported
-# first.
+# pip compiles all modules, 190 MB, on one core. COMPILE uses all cores, and leaves out what is hardly ever imported: tests
+# of other packages, sources of libraries, and the client of Kubernetes, which imports a module when it is used. Some
+# packages have files that this Python cannot compile.
 # setuptools says for each build that two of its tables are experimental.
 PIP := PYTHONWARNINGS='ignore:`[tool.' DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/(fontTools|kubernetes|mypyc?|.*/tests)/' $(VENV)/lib
 
 $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c amqp_streams/kafka/brokers/_records.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
@@ -40,6 +42,7 @@ $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c amqp_
 	echo "setup: 3 of 4: done after $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s; waiting for PySpark"; wait $$spark
 	@echo "setup: 4 of 4: check that nothing is missing"
 	@$(PIP) 'amqp-event-streams[dev]'
+	@$(COMPILE) || true
 	@echo "setup: installed in $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s"
 	@touch $@
 

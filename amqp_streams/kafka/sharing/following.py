@@ -25,6 +25,8 @@ LOOK_S: Final = 2.0
 """The time between two looks at the topic."""
 LOAD_MS: Final = 5000
 """How long a load may take."""
+ASK_MS: Final = 100
+"""The time between two questions where a partition ends."""
 FULL_MS: Final = 60_000
 """How often a bucket that is full is read again: compaction, or people, may have removed records."""
 FORGOTTEN_MS: Final = REMOVED_MS // 2
@@ -37,12 +39,17 @@ Loaded: TypeAlias = Callable[[Mapping[str, bytes] | StorageError], None]
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """`end`: the number that must be reached; None: it is not known yet."""
+    """`end`: the number that must be reached; None: it is not known yet, because of `why`.
+
+    `ask_ms`: when to ask again; None: an answer is awaited.
+    """
 
     bucket: int
     answered: Loaded
     until_ms: int
     end: int | None = None
+    ask_ms: int | None = None
+    why: str = "no broker answered where it ends"
 
 
 class StateFollower:
@@ -113,21 +120,19 @@ class StateFollower:
     def load(self, bucket: int, answered: Loaded) -> None:
         """Answer with the states of a bucket: see the module. A load of the same bucket before is dropped."""
         load = self._loads[bucket] = _Load(bucket, answered, self._boot_ms() + LOAD_MS)
-        place = Place(self.topic, bucket)
-        asked = self._administration.ask_written_end(place)
-        asked.add_done_callback(partial(self._loop_call, self._asked, load))
+        self._ask(load)
 
     def tick(self) -> None:
         """Called several times a second: fail loads that take too long, and read full buckets again."""
         now_ms = self._boot_ms()
-        for load in [each for each in self._loads.values() if each.until_ms <= now_ms]:
-            position = self.states.buckets[load.bucket].position
-            if load.end is None:
-                why = "no broker answered where it ends"
-            else:
-                why = f"it was read up to {position}, and not up to {load.end}"
-            within = f"within {LOAD_MS / 1000:g} s"
-            self._answer(load, StorageError(f"bucket {load.bucket} of topic {self.topic!r}: {why} {within}"))
+        for load in list(self._loads.values()):
+            if load.until_ms <= now_ms:
+                position = self.states.buckets[load.bucket].position
+                read = f"it was read up to {position}, and not up to {load.end}"
+                why = f"within {LOAD_MS / 1000:g} s, {load.why if load.end is None else read}"
+                self._answer(load, StorageError(f"bucket {load.bucket} of topic {self.topic!r}: {why}"))
+            elif load.ask_ms is not None and load.ask_ms <= now_ms:
+                self._ask(load)
         for bucket in [each for each, again_ms in self._full.items() if again_ms <= now_ms]:
             del self._full[bucket]
             self._reader.again(bucket)
@@ -174,13 +179,19 @@ class StateFollower:
 
     # -- loads
 
+    def _ask(self, load: _Load) -> None:
+        load.ask_ms = None
+        asked = self._administration.ask_written_end(Place(self.topic, load.bucket))
+        asked.add_done_callback(partial(self._loop_call, self._asked, load))
+
     def _asked(self, load: _Load, future: "Future[int]") -> None:
         if self._loads.get(load.bucket) is not load:
             return
         try:
             load.end = future.result()
         except StorageError as error:
-            self._answer(load, error)
+            # The client learns of a new leader by such an error.
+            load.why, load.ask_ms = str(error), self._boot_ms() + ASK_MS
         else:
             self._answer_if_read(load)
 

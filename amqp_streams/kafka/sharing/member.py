@@ -87,6 +87,8 @@ class Member:
         """In the thread."""
         self._joined = False
         self._said = ""
+        self._kinds: Final[set[int]] = set()
+        """The errors since the last assignment."""
         self._leaving: Final = threading.Event()
         self._settings: Final[dict[str, Any]] = {
             **MEMBER,
@@ -134,23 +136,22 @@ class Member:
         try:
             message = consumer.poll(_POLL_S)
         except KafkaException as error:
-            self._note(str(error))
+            self._failed(error.args[0])
             sleep(_AGAIN_S)
             return
         if message is not None and (failure := message.error()) is not None:
-            self._note(failure.str())
+            self._failed(failure)
 
     def _failed(self, error: KafkaError) -> None:
-        self._note(error.str())
-
-    def _note(self, words: str) -> None:
-        # Once, and not at each repetition.
-        if words != self._said:
-            log.warning("kafka_member_failed topic=%s reason=%s", self._topic, words)
-        self._said = words
+        # Each kind once, and not at each repetition: the texts have times in them.
+        if error.code() not in self._kinds:
+            log.warning("kafka_member_failed topic=%s reason=%s", self._topic, error.str())
+        self._kinds.add(error.code())
+        self._said = error.str()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._joined, self._said = True, ""
+        self._kinds.clear()
         self._owned |= _buckets(partitions)
         # With an offset, no committed one is asked for.
         some = [TopicPartition(each.topic, each.partition, OFFSET_END) for each in partitions]

@@ -184,7 +184,6 @@ class _Worker:
             log.exception("kafka_commit_failed bucket=%s", self._bucket)
             ended = Ended(Outcome.UNKNOWN, 0, f"{type(error).__name__}: {error}")
         if ended.outcome in {Outcome.UNKNOWN, Outcome.FENCED}:
-            log.warning("kafka_commit_in_doubt outcome=%s reason=%s", ended.outcome.name, ended.reason)
             self._discard()
         return ended
 

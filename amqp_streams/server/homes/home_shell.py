@@ -249,6 +249,7 @@ class HomeShell:
 
     def _ended(self, bucket: int, attempt: int, ended: producing.Ended) -> None:
         if ended.outcome is not producing.Outcome.COMMITTED:
-            log.warning("home_commit_failed bucket=%s reason=%s", bucket, ended.reason)
+            outcome = ended.outcome.name.lower()
+            log.warning("home_commit_failed bucket=%s outcome=%s reason=%s", bucket, outcome, ended.reason)
         self.home.ended(bucket, attempt, _OUTCOMES[ended.outcome], self._boot_ms())
         self._perform()

@@ -112,3 +112,5 @@ def test_a_bucket_that_comes_back_does_not_wait_for_its_old_thread_and_threads_h
     assert asked.fences[1].startswith("bucket 0 of topic 't.state' cannot be fenced: ")
     assert asked.transactions.close(60)
     assert asked.transactions.threads == 0
+    asked.loop.run_ready()
+    assert len(asked.fences) == 2
