@@ -11,6 +11,7 @@ from mutants.__main__ import main
 from mutants.catalogue import ROOT, CatalogueError, Change, Mutant, StaleError, read
 from mutants.hunt import Hunt, Run, Verdict
 from mutants.suites import SUITES
+from tests.memory_folders import folder_in_memory
 
 MUTANTS = read()
 
@@ -63,9 +64,10 @@ def test_a_hunt_finds_a_planted_fault_and_nothing_in_sound_code(tmp_path: Path) 
         "hurt", "", [Change(file, first, f"raise RuntimeError('planted')\n{first}")], {"test": _TEST}
     )
     harmless = Mutant("harmless", "", [Change(file, first, f"{first}\n")], {"test": _TEST})
-    runs = list(Hunt(tmp_path).runs([hurt, harmless]))
-    assert [one.verdict for one in runs] == [Verdict.FOUND, Verdict.MISSED], runs
-    assert not list(tmp_path.iterdir())
+    with folder_in_memory(tmp_path) as folder:
+        runs = list(Hunt(folder).runs([hurt, harmless]))
+        assert [one.verdict for one in runs] == [Verdict.FOUND, Verdict.MISSED], runs
+        assert not list(folder.iterdir())
 
 
 _TEST = "tests/mutants/imports_errors.py"

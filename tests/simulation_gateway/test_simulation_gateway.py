@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory_folders import folder_in_memory
 from tests.simulation_gateway.run import run
 
 QUICK = (0, 3, 4, 5, 7, 9, 11, 12, 13, 14, 15, 16, 19, 20, 22, 26, 29)
@@ -28,14 +29,8 @@ SEEDS = (
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Path]:
     """A directory for the state databases: in memory, where the machine has such a file system."""
-    shared = Path("/dev/shm")
-    if not os.access(shared, os.W_OK):
-        yield tmp_path
-        return
-    from tempfile import TemporaryDirectory  # noqa: PLC0415
-
-    with TemporaryDirectory(dir=shared) as made:
-        yield Path(made)
+    with folder_in_memory(tmp_path) as folder:
+        yield folder
     gc.collect()
 
 

@@ -1,10 +1,12 @@
 """A clone of this repository, and a small repository that has what a release needs."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.memory_folders import folder_in_memory
 from tools.release.repository import Repository
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -34,11 +36,18 @@ def small(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for clones and builds."""
+    with folder_in_memory(tmp_path_factory.mktemp("builds")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def clone(memory: Path) -> Repository:
     """This repository as it was committed last."""
     if not (ROOT / ".git").exists():
         pytest.skip("this is not a git checkout")
-    folder = tmp_path_factory.mktemp("clone") / "repository"
+    folder = memory / "repository"
     git(ROOT, "clone", "--quiet", "--depth=1", "--no-tags", f"file://{ROOT}", str(folder))
     git(folder, "config", "user.name", "maintainers")
     git(folder, "config", "user.email", "maintainers@example.org")

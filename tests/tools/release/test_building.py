@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -33,11 +34,12 @@ def test_the_tables_of_the_compiled_part_are_removed_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(clone: Repository, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def built(clone: Repository, memory: Path) -> list[Path]:
     """The distributions of one commit, built twice in other surroundings."""
     folders = []
     for number, (umask, zone) in enumerate([(0o022, "UTC"), (0o077, "Asia/Tokyo")]):
-        folder = tmp_path_factory.mktemp(f"built-{'long-name-' * number}") / "dist"
+        folder = memory / f"built-{'long-name-' * number}" / "dist"
+        folder.parent.mkdir()
         command = [sys.executable, "-m", "tools.release", "--repository", str(clone.root), "build", "--quick"]
         done = subprocess.run(
             [*command, "--out", str(folder)],
@@ -117,8 +119,13 @@ def test_the_sums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_a_release_commits_and_tags_what_it_has_built(
-    clone: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clone: Repository,
+    memory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(memory))
     before = clone.resolve("HEAD")
     words = ["--repository", str(clone.root), "cut", VERSION, "--quick", "--out", str(tmp_path / "out")]
     assert main(words) == 0
