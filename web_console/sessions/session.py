@@ -16,6 +16,7 @@ from web_console.figures.watching import Watcher
 from web_console.sessions.logins import Login, LoginError
 from web_console.sessions.visitor import Visitor
 from web_console.settings import ConsoleSettings
+from web_console.showing.snippets import Reader
 from web_console.showing.words import sentence, status
 
 _LOGIN_S: Final = 10.0
@@ -32,6 +33,7 @@ class Session(Visitor):
         super().__init__(
             login.user or login.shown, csrf, is_anonymous=login.is_anonymous, tokens=login.tokens
         )
+        self.reader: Final = Reader(login.user, with_token=login.token is not None)
         self.client: Final = client
         self.watcher: Final = Watcher(client)
 

@@ -24,6 +24,7 @@ from amqp_streams.wire.layout import (
     sections,
 )
 from amqp_streams.wire.sections import group_key
+from service_parts.texts import printable
 from web_console.showing.tree import Node, text_of, tree_of
 
 TEXT_MAX: Final = 64 << 10
@@ -98,7 +99,7 @@ def shown(message: bytes) -> Shown:
         content_type = _content_type(values.get(PROPERTIES))
         body = _body(message, [each for each in found if each.code in _BODY], content_type)
         attributes = _cloudevent(values.get(APPLICATION_PROPERTIES), content_type, body)
-        return Shown(body, trees, attributes, content_type)
+        return Shown(body, trees, attributes, printable(content_type))
     except WireError as error:
         return Shown(_hex(message), problem=f"The message cannot be read: {error}")
 
@@ -137,8 +138,8 @@ def line(message: bytes) -> Line:
     except WireError:
         return Line("", "", "not a valid AMQP message")
     return Line(
-        key[:_NAME_MAX],
-        content_type[:_NAME_MAX],
+        printable(key[:_NAME_MAX]),
+        printable(content_type[:_NAME_MAX]),
         _preview(message, [each for each in found if each.code in _BODY]),
     )
 
@@ -229,7 +230,7 @@ def _is_text(words: str) -> bool:
 
 
 def _text(kind: str, words: str, size: int) -> Body:
-    return Body(kind, size, words[:TEXT_MAX], cut=len(words) > TEXT_MAX)
+    return Body(kind, size, printable(words[:TEXT_MAX], also="\n\t"), cut=len(words) > TEXT_MAX)
 
 
 def _hex(data: bytes) -> Body:

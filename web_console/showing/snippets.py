@@ -96,30 +96,40 @@ def _headers(attributes: Sequence[tuple[str, str]]) -> list[str]:
     return headers if _CONTENT_TYPE in dict(attributes) else [*headers, "content-type:"]
 
 
-def as_command(url: str, log: str, partition: str, offset: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads with the copied text: a user with a password, or with a token, or without a login."""
+
+    user: str | None = None
+    with_token: bool = False
+
+    @property
+    def hint(self) -> str:
+        """What to do before."""
+        if self.with_token:
+            return "Put your token into the variable AMQP_STREAMS_TOKEN first."
+        return "" if self.user is None else "Put your password into the variable AMQP_STREAMS_PASSWORD first."
+
+
+def as_command(url: str, log: str, partition: str, offset: int, reader: Reader) -> str:
     """Return the command that prints an event."""
-    return shlex.join(
-        [
-            "amqp-streams",
-            "receive",
-            log,
-            "--url",
-            url,
-            "--partition",
-            partition,
-            "--from",
-            str(offset),
-            "--max",
-            "1",
-        ]
-    )
+    words = ["amqp-streams", "receive", log, "--url", url]
+    words += [] if reader.user is None else ["--user", reader.user]
+    return shlex.join([*words, "--partition", partition, "--from", str(offset), "--max", "1"])
 
 
-def as_python(url: str, log: str, partition: str, offset: int) -> str:
+def as_python(url: str, log: str, partition: str, offset: int, reader: Reader) -> str:
     """Return a program that reads an event."""
+    imports, login = "", ""
+    if reader.with_token:
+        imports = "import os\n\nfrom amqp_streams.client import SaslOptions\n"
+        login = ", sasl=SaslOptions(token=os.environ['AMQP_STREAMS_TOKEN'])"
+    elif reader.user is not None:
+        imports = "import os\n\n"
+        login = f", user={reader.user!r}, password=os.environ['AMQP_STREAMS_PASSWORD']"
     return (
-        "from amqp_streams.client.blocking import connect\n\n"
-        f"with connect({url!r}) as client:\n"
+        f"{imports}from amqp_streams.client.blocking import connect\n\n"
+        f"with connect({url!r}{login}) as client:\n"
         f"    for run in client.read_range({log!r}, {partition!r}, {offset}, {offset + 1}):\n"
         "        for message in run.messages:\n"
         "            print(message)\n"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp
+from service_parts.texts import printable
 from web_console.showing import numbers
 
 NODES_MAX: Final = 2000
@@ -107,7 +108,8 @@ def text_of(value: object) -> str:
     if isinstance(value, Timestamp):
         return numbers.time(int(value))
     if isinstance(value, str):
-        return value if len(value) <= _TEXT_MAX else f"{value[:_TEXT_MAX]} … ({len(value):,} characters)"
+        start = printable(value[:_TEXT_MAX])
+        return start if len(value) <= _TEXT_MAX else f"{start} … ({len(value):,} characters)"
     # A JSON text may have integers of any size.
     if isinstance(value, int) and value.bit_length() > _BITS_MAX:
         return f"an integer of {value.bit_length():,} bits"

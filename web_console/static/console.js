@@ -55,10 +55,13 @@
     });
     stream.addEventListener("away", (event) => say(JSON.parse(event.data)));
     stream.addEventListener("ended", () => again());
-    stream.onerror = () => {
-      say("The console does not answer. The page tries again until it does.");
-      if (stream && stream.readyState === EventSource.CLOSED) setTimeout(check, 4000);
-    };
+    stream.onerror = () => lost(stream);
+  }
+
+  // The browser opens a stream again by itself, unless the answer was another one than 200.
+  function lost(source) {
+    say("The console does not answer. The page tries again until it does.");
+    if (source.readyState === EventSource.CLOSED) setTimeout(check, 2000);
   }
 
   // After an answer other than 200 the browser gives a stream up: the session has ended, or a proxy answers.
@@ -122,7 +125,10 @@
     const body = part.querySelector("tbody");
     let shown = body.children.length;
     tail = new EventSource(part.dataset.tail);
-    tail.addEventListener("open", () => { if (!shown) state.textContent = "Waiting for new events"; });
+    tail.addEventListener("open", () => {
+      say("");
+      if (!shown) state.textContent = "Waiting for new events";
+    });
     tail.addEventListener("rows", (event) => {
       const data = JSON.parse(event.data);
       const known = body.firstElementChild;
@@ -139,7 +145,7 @@
     tail.addEventListener("away", (event) => { state.textContent = JSON.parse(event.data); });
     tail.addEventListener("problem", (event) => { state.textContent = JSON.parse(event.data); tail.close(); });
     tail.addEventListener("ended", () => again());
-    tail.onerror = () => { if (tail.readyState === EventSource.CLOSED) setTimeout(check, 2000); };
+    tail.onerror = () => lost(tail);
   }
 
   document.addEventListener("click", (event) => {
@@ -173,7 +179,7 @@
     });
     part.addEventListener("away", (event) => say(JSON.parse(event.data)));
     part.addEventListener("ended", () => again());
-    part.onerror = () => { if (part.readyState === EventSource.CLOSED) setTimeout(check, 2000); };
+    part.onerror = () => lost(part);
   }
 
   // What a person has selected, opened and focused stays.

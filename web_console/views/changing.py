@@ -53,11 +53,18 @@ async def change(request: Request, session: Session) -> Response:
     log, form = request.path_params["log"], form_of(request)
     try:
         values = values_of(form, create=False)
-        changes = {BY_FIELD[field].name: value for field, value in values.items()}
-        await session.client.management.update_log(log, changes, timeout=15)
+        # Only what the person changed: another person may have changed the other settings meanwhile.
+        changes = {
+            BY_FIELD[field].name: value
+            for field, value in values.items()
+            if form.get(field, "").strip() != form.get(f"before-{field}")
+        }
+        if changes:
+            await session.client.management.update_log(log, changes, timeout=15)
     except (ValueError, ManagementError) as error:
         return await _settings(request, session, typed=form, problem=sentence(error))
-    return await _settings(request, session, notice="The settings are changed.")
+    notice = "The settings are changed." if changes else "You changed no setting."
+    return await _settings(request, session, notice=notice)
 
 
 async def delete(request: Request, session: Session) -> Response:
@@ -83,6 +90,11 @@ async def _settings(
 ) -> Response:
     log = request.path_params["log"]
     info = await session.client.management.describe_log(log, timeout=10)
+    stored = fields_of(texts_of(info.details), create=False)
+    before = {each.name: each.value for each in stored}
+    if typed is not None:
+        # As they were when the person began to type.
+        before = {name: typed.get(f"before-{name}", value) for name, value in before.items()}
     return page(
         request,
         "settings.html",
@@ -91,7 +103,8 @@ async def _settings(
         tab="settings",
         log=log,
         partitions=len(info.partitions),
-        fields=fields_of(texts_of(info.details) if typed is None else typed, create=False),
+        fields=stored if typed is None else fields_of(typed, create=False),
+        before=before,
         problem=problem,
         notice=notice,
         status=400 if problem else 200,

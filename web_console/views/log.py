@@ -29,6 +29,8 @@ from web_console.views.logs import bytes_of, events_of, live
 from web_console.views.reading import Message, read_event, read_page
 from web_console.views.requests import console_of, form_of, now_ms, page
 
+_MISSED_MAX: Final = 3
+"""After so many readings without the log in a row, it does not exist any more."""
 _DOWNLOAD_S: Final = 120.0
 _CHUNK_BYTES: Final = 64 << 10
 _downloads: Final = Shares(4)
@@ -69,10 +71,16 @@ async def figures(request: Request, session: Session) -> Response:
     """Live figures of a log and its partitions, as server-sent events."""
     log = request.path_params["log"]
 
+    missed = 0
+
     def read(watcher: Watcher) -> object:
+        nonlocal missed
         extent = watcher.latest.extents.get(log)
         if extent is None:
-            return {}
+            # The first reading may have begun before this page was opened.
+            missed += 1
+            return {} if missed < _MISSED_MAX else None
+        missed = 0
         history = watcher.history(log)
         now = now_ms()
         latest = history.rates[-1][0] if history.rates else 0.0
@@ -172,8 +180,9 @@ async def event(request: Request, session: Session) -> Response:
         stored_ms=found.timestamp_ms,
         size=len(found.content),
         shown=shown(found.content),
-        command=as_command(url, log, partition, offset),
-        program=as_python(url, log, partition, offset),
+        command=as_command(url, log, partition, offset, session.reader),
+        program=as_python(url, log, partition, offset, session.reader),
+        hint=session.reader.hint,
         avro=by_schema,
         forms=FORMS,
         values_max=VALUES_MAX,

@@ -134,7 +134,8 @@ def live(
     *,
     partitions: bool = False,
 ) -> Response:
-    """Return a stream of what `read` returns, each time the figures were read from the node.
+    """Return a stream of what `read` returns, each time the figures were read from the node. None ends it:
+    what the page shows does not exist any more.
 
     Raises:
         TooManyRequestsError: the session has too many.
@@ -157,7 +158,10 @@ def live(
                     return
                 if latest.problem is not None:
                     yield server_event("away", latest.problem)
+                elif (found := read(watcher)) is None:
+                    yield server_event("ended", "gone")
+                    return
                 else:
-                    yield server_event("figures", read(watcher))
+                    yield server_event("figures", found)
 
     return event_stream(session, events())

@@ -18,9 +18,10 @@ from amqp_streams.cli.terminal.console import (
     report,
 )
 from amqp_streams.cli.terminal.positions import AS_JSON, YES
-from amqp_streams.cli.terminal.rendering import iso_time, printable
+from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.cli.terminal.wording import is_missing, missing_connection
 from amqp_streams.client import AttachedLink, ConnectionInfo, Held, Management, ManagementError
+from service_parts.texts import printable
 
 T = TypeVar("T")
 

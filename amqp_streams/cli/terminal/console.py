@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 import click
 
-from amqp_streams.cli.terminal.rendering import printable
 from service_parts.command_line.program import FAILED
 from service_parts.command_line.wording import json_line, printable_json
+from service_parts.texts import printable
 
 _WIDTH: Final = 100_000
 

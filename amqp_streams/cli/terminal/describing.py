@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from amqp_streams.cli.terminal.console import human_bytes, human_duration
-from amqp_streams.cli.terminal.rendering import iso_time, printable
+from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import CursorInfo, GroupInfo, LogInfo
 from amqp_streams.client.management.cursors import lag_of
 from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting, SettingValue
+from service_parts.texts import printable
 
 _SHOWN_MAX = 8
 

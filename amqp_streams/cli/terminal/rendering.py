@@ -18,6 +18,7 @@ from uuid import UUID
 
 from amqp_streams.wire.types import Array, Described
 from service_parts.command_line.wording import escaped
+from service_parts.texts import printable
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BODY_MAX: Final = 4096
@@ -115,15 +116,6 @@ def body_bytes(body: object) -> bytes:
     if isinstance(body, str):
         return body.encode("utf-8", "replace")
     return json.dumps(plain(body), ensure_ascii=False).encode("utf-8", "replace")
-
-
-def printable(text: str) -> str:
-    """Text with escapes for characters that terminals interpret or that break a line."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-    )
 
 
 def _line(event: Shown) -> str:

@@ -38,6 +38,35 @@ def test_a_log_is_created_changed_and_deleted(visitor: Page, console: ConsolePro
     expect(visitor.get_by_role("link", name="orders")).to_have_count(0)
 
 
+def test_two_people_change_different_settings(
+    visitor: Page, console: ConsoleProcess, node: NodeProcess
+) -> None:
+    with connect(node.url) as client:
+        client.management.create_log("shared", partitions=1)
+    other = visitor.context.new_page()
+    for page in (visitor, other):
+        page.goto(f"{console.address}/logs/shared/settings")
+    visitor.get_by_label("Retention as a time").fill("3d")
+    visitor.get_by_role("button", name="Change").click()
+    expect(visitor.get_by_role("status").filter(has_text="changed")).to_be_visible()
+    other.get_by_label("Retention in bytes").fill("nonsense")
+    other.get_by_role("button", name="Change").click()
+    expect(other.get_by_role("alert")).to_contain_text("is not a valid size")
+    other.get_by_label("Retention in bytes").fill("1GiB")
+    other.get_by_role("button", name="Change").click()
+    expect(other.get_by_role("status").filter(has_text="changed")).to_be_visible()
+    expect(other.get_by_label("Retention as a time")).to_have_value("3d")
+    expect(other.get_by_label("Retention in bytes")).to_have_value("1GiB")
+    other.get_by_role("button", name="Change").click()
+    expect(other.get_by_role("status").filter(has_text="You changed no setting")).to_be_visible()
+    other.get_by_label("Retention as a time").fill("")
+    other.get_by_role("button", name="Change").click()
+    expect(other.get_by_role("status").filter(has_text="The settings are changed")).to_be_visible()
+    with connect(node.url) as client:
+        details = client.management.describe_log("shared").details
+    assert (details.get("retention-ms"), details["retention-bytes"]) == (None, 1 << 30)
+
+
 def test_a_group_shows_its_lag_and_moves_after_a_preview(
     visitor: Page, node: NodeProcess, console: ConsoleProcess
 ) -> None:

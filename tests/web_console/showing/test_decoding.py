@@ -29,6 +29,16 @@ def test_a_body_is_shown_by_its_content_type() -> None:
     assert shown(Event("x").encode()).body.text == "x"
 
 
+def test_characters_that_change_how_a_text_is_shown_are_escaped() -> None:
+    hostile = "a\u202eb\x00\n\tc"
+    event = Event(hostile, key=hostile, subject=hostile, content_type="a\x00b").encode()
+    assert shown(event).content_type == "a\\x00b"
+    assert shown(event).body.text == "a\\u202eb\\x00\n\tc"
+    assert dict(shown(event).sections)["properties"].children[0].text == "a\\u202eb\\x00\\n\\tc"
+    assert (line(event).key, line(event).content_type) == ("a\\u202eb\\x00\\n\\tc", "a\\x00b")
+    assert line(event).preview == "a\\u202eb\\x00\\n\\tc"
+
+
 def test_all_sections_are_shown_with_the_names_of_their_fields() -> None:
     event = Event(b"x", key="k", subject="s", properties={"room": "r1"}, annotations={"x-opt-a": 1})
     found = {

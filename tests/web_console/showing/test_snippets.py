@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web_console.showing.snippets import CURL_MAX, as_command, as_curl, as_python
+from web_console.showing.snippets import CURL_MAX, Reader, as_command, as_curl, as_python
 
 URL = "http://gateway/broker/default/weather"
 NAMES = [("specversion", "1.0"), ("id", "1"), ("source", "/s"), ("type", "t")]
@@ -21,13 +21,39 @@ def _words(command: str) -> list[str]:
 
 
 def test_names_are_quoted_for_the_shell_and_for_python() -> None:
-    command = as_command("amqp://n:5672", "a; rm -rf /", "0", 42)
+    command = as_command("amqp://n:5672", "a; rm -rf /", "0", 42, Reader())
     assert shlex.split(command)[2] == "a; rm -rf /"
     assert "--from 42 --max 1" in command
-    program = as_python("amqp://n:5672", "it's", "0", 42)
+    assert "user" not in command
+    program = as_python("amqp://n:5672", "it's", "0", 42, Reader())
     ast.parse(program)
     assert '"it\'s"' in program
     assert "42, 43" in program
+
+
+@pytest.mark.parametrize(
+    ("reader", "hint", "user", "login"),
+    [
+        (Reader("it's"), "AMQP_STREAMS_PASSWORD", ["--user", "it's"], ["user", "password"]),
+        (Reader(with_token=True), "AMQP_STREAMS_TOKEN", [], ["sasl"]),
+        (Reader(), "", [], []),
+    ],
+)
+def test_the_copied_texts_log_in_like_the_person(
+    reader: Reader, hint: str, user: list[str], login: list[str]
+) -> None:
+    assert hint in reader.hint
+    words = shlex.split(as_command("amqp://n:5672", "a", "0", 42, reader))
+    assert words == [
+        *("amqp-streams", "receive", "a", "--url", "amqp://n:5672", *user),
+        *("--partition", "0", "--from", "42", "--max", "1"),
+    ]
+    tree = ast.parse(as_python("amqp://n:5672", "a", "0", 42, reader))
+    (call,) = (
+        each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func) == "connect"
+    )
+    assert [each.arg for each in call.keywords] == login
+    assert hint in ast.unparse(call)
 
 
 def test_an_event_is_sent_in_binary_mode() -> None:

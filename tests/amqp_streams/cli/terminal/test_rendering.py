@@ -14,7 +14,6 @@ from amqp_streams.cli.terminal.rendering import (
     body_bytes,
     iso_time,
     plain,
-    printable,
     render,
 )
 from amqp_streams.wire.types import Array, Described, Symbol, Timestamp, UInt, ULong
@@ -123,7 +122,3 @@ def test_a_moment_beyond_the_calendar_stays_a_number() -> None:
 )
 def test_a_body_of_any_kind_has_bytes(body: object, data: bytes) -> None:
     assert body_bytes(body) == data
-
-
-def test_characters_that_a_terminal_acts_on_are_escaped() -> None:
-    assert printable("a\x1b[31mb\tc\u202ed é 漢") == "a\\x1b[31mb\\tc\\u202ed é 漢"
