@@ -273,6 +273,7 @@ class Gateway:
             trouble=lambda: parent.trouble,
             console=None if self.settings.console is None else self._console.location,
             routes=api.routes,
+            is_local=self.gate.open and all(is_this_machine(each.host) for each in self.settings.listen),
         )
         fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
         self._http = await serve_http(
@@ -453,8 +454,5 @@ class Gateway:
     def _not_kept(self) -> str | None:
         """Return why positions are not stored, for example a full disk. A crash would repeat deliveries."""
         seconds = self.stored_s_ago or 0.0
-        return (
-            f"positions have not been stored for {seconds:.0f} s: see the log"
-            if seconds > NOT_KEPT_S_MAX
-            else None
-        )
+        words = f"positions have not been stored for {seconds:.0f} s: see the log"
+        return words if seconds > NOT_KEPT_S_MAX else None

@@ -6,6 +6,7 @@ Law: a setting has one name. `tls.certificate` of the file is the flag `--tls-ce
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -172,6 +173,11 @@ def node_settings(
         message = (
             f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
         )
+        try:
+            # The name may be misspelt, and other settings may not be valid either.
+            _validated({**given, ("data_dir",): Given(".", "default")})
+        except ConfigError as error:
+            message = f"{error}\n{message}"
         raise ConfigError(message)
     return _validated(given)
 
@@ -285,7 +291,9 @@ def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
 def _words(name: Name, problem: str) -> str | None:
     """Return the message for a setting that does not exist, or that is missing."""
     if problem == "extra_forbidden":
-        return f"no such setting; there are {', '.join(_siblings(name))}"
+        near = get_close_matches(str(name[-1]), _siblings(name), n=1)
+        known = f"there are {', '.join(_siblings(name))}"
+        return f"no such setting; did you mean {near[0]}? ({known})" if near else f"no such setting; {known}"
     if problem == "missing":
         elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
         return f"is required{elsewhere}"

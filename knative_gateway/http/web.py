@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from event_formats.host import is_host
 from knative_gateway.errors import UnavailableError
 from knative_gateway.http.asgi import App
+from knative_gateway.http.rebinding import is_out_of_reach
 from knative_gateway.http.turns import Turns
 
 EVENTS: Final = ("/broker/", "/channel/")
@@ -28,6 +29,12 @@ _NOT_ONE_HOST: Final = PlainTextResponse(
 )
 _NOT_A_HOST: Final = PlainTextResponse(
     "the Host header must be a host name or an IP address, with or without a port\n", status_code=400
+)
+
+_REACHED_BY_NAME: Final = PlainTextResponse(
+    "without tokens, a gateway on a loopback address serves this path only as localhost, as an IP address, or"
+    " as a name in the cluster: use one of them, or set tokens or jwt\n",
+    status_code=421,
 )
 
 FIGURES_KEPT_S: Final = 1.0
@@ -94,7 +101,8 @@ class Web:
     """The ASGI application of the listener. `routes`: the routes of the API.
 
     `figures` returns the text of `/metrics`; `trouble` returns why the gateway is not healthy. `console`:
-    where `/console` leads; None: the gateway has no console.
+    where `/console` leads; None: the gateway has no console. `is_local`: the machine is all that protects the
+    API, so web pages of other sites must not reach it.
     """
 
     def __init__(
@@ -106,7 +114,9 @@ class Web:
         trouble: Problem = lambda: None,
         console: Location | None = None,
         routes: Sequence[BaseRoute] = (),
+        is_local: bool = False,
     ) -> None:
+        self._is_local: Final = is_local
         self._ingress: Final = ingress
         self._figures: Final = figures
         self._ready: Final = ready
@@ -136,6 +146,8 @@ class Web:
             await _NOT_A_HOST(scope, receive, send)
         elif scope["path"].startswith(EVENTS):
             await self._ingress(scope, receive, send)
+        elif self._is_local and hosts and scope["path"] not in PROBES and not is_out_of_reach(hosts[0]):
+            await _REACHED_BY_NAME(scope, receive, send)
         else:
             await self._in_turns(scope, receive, send)
 

@@ -22,7 +22,7 @@ _KINDS: Final = ("trigger", "subscription")
 _NOTICES: Final = {
     "pause": "Deliveries are paused. Events wait in the log.",
     "resume": "Deliveries continue.",
-    "replay": "Events are delivered again from there.",
+    "replay": "Events are delivered again from there. A paused one delivers them when it is resumed.",
 }
 _TYPED: Final = ("to", "at", "partition")
 

@@ -203,7 +203,7 @@ def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) ->
     assert len(said) == 4
     assert all(str(path) in line for line in said)
     assert any(
-        line.startswith("lissten ") and "no such setting; there are access, admin_listen, anonymous" in line
+        line.startswith("lissten ") and "did you mean listen? (there are access, admin_listen," in line
         for line in said
     )
     assert any(
@@ -214,6 +214,19 @@ def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) ->
         line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line
         for line in said
     )
+
+
+def test_a_misspelt_setting_is_named_although_the_required_one_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('data_dri = "d"\n')
+    with pytest.raises(ConfigError) as raised:
+        node_settings({}, {}, path)
+    misspelt, missing = str(raised.value).splitlines()
+    assert f"data_dri ({path}): no such setting; did you mean data_dir?" in misspelt
+    assert missing.startswith("data_dir is not set: give --data-dir DIR")
+    path.write_text("")
+    with pytest.raises(ConfigError, match=r"^data_dir is not set"):
+        node_settings({}, {}, path)
 
 
 def test_rules_quotas_and_redirects_are_read_from_the_file(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ async def api(_request: object) -> PlainTextResponse:
     return PlainTextResponse("api")
 
 
-def web(missing: list[str]) -> Web:
+def web(missing: list[str], *, is_local: bool = False) -> Web:
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc(3)
     return Web(
@@ -32,6 +32,7 @@ def web(missing: list[str]) -> Web:
         Figures(registry).text,
         ready=lambda: missing[0] if missing else None,
         routes=[Route("/apis", api)],
+        is_local=is_local,
     )
 
 
@@ -68,6 +69,21 @@ async def test_a_request_of_http_1_0_may_leave_the_host_out(hosts: Sequence[str]
     answered = await ask(app, "/broker/a/b", headers, b"", http_version="1.0")
     assert answered is not None
     assert answered.status == status
+
+
+@pytest.mark.parametrize(("is_local", "status"), [(True, 421), (False, 200)])
+async def test_a_page_of_another_site_does_not_reach_the_api_of_this_machine(
+    is_local: bool, status: int
+) -> None:
+    app = web([], is_local=is_local)
+    for path in ("/apis", "/metrics"):
+        answered = await ask(app, path, [("host", "evil.example:8080")], b"", method="GET")
+        assert answered is not None
+        assert answered.status == status
+    for path, host in (("/healthz", "evil.example"), ("/broker/a/b", "evil.example"), ("/apis", "[::1]:80")):
+        answered = await ask(app, path, [("host", host)], b"", method="POST" if "broker" in path else "GET")
+        assert answered is not None
+        assert answered.status == 200
 
 
 async def test_ready_says_what_is_missing() -> None:
