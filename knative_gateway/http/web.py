@@ -15,10 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from event_formats.host import is_host
+from event_formats.host import is_host, is_out_of_reach
 from knative_gateway.errors import UnavailableError
 from knative_gateway.http.asgi import App
-from knative_gateway.http.rebinding import is_out_of_reach
 from knative_gateway.http.turns import Turns
 
 EVENTS: Final = ("/broker/", "/channel/")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from event_formats.host import is_host
+from event_formats.host import is_host, is_out_of_reach
 
 VALID = (
     b"",
@@ -69,3 +69,42 @@ def test_no_valid_value_has_a_byte_that_ends_a_host_in_a_url(value: bytes) -> No
     if is_host(value):
         assert not set(value.strip(b" \t")) & set(b' \t\r\n\x00/?#@\\<>"^`{|}')
         assert value.isascii()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "localhost",
+        "LOCALHOST:8080",
+        "localhost.:8080",
+        "a.localhost",
+        "127.0.0.1",
+        "127.0.0.1:8080",
+        "10.1.2.3:1",
+        "[::1]:8080",
+        "[::1]",
+        "[fe80::1%25eth0]:80",
+        "laptop:8080",
+        "broker-ingress.knative-eventing.svc",
+        "broker-ingress.knative-eventing.svc.cluster.local:80",
+    ],
+)
+def test_no_site_has_these_names(host: str) -> None:
+    assert is_out_of_reach(host.encode())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "svc.example",
+        "a.b.",
+        "1.2.3",
+    ],
+)
+def test_a_site_may_have_these_names(host: str) -> None:
+    assert not is_out_of_reach(host.encode())
