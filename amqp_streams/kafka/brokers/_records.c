@@ -112,45 +112,51 @@ static PyObject *error_of(const message_t *message)
                          text ? text : "");
 }
 
+/* Records of one partition that follow each other, and where their columns are. */
+typedef struct {
+    message_t **first;
+    size_t count;
+    char *offset, *time, *size, *value;
+} run_t;
+
 /* Writes the columns of records. */
-static void fill(message_t **found, size_t count, char *offset, char *time, char *size, char *out)
+static void fill(const run_t *run)
 {
-    for (size_t index = 0; index < count; index++) {
-        const message_t *message = found[index];
+    char *value = run->value;
+    for (size_t index = 0; index < run->count; index++) {
+        const message_t *message = run->first[index];
         int kind;
         uint64_t number = (uint64_t)message->offset;
         int64_t stamp = library.timestamp(message, &kind);
         int32_t length = message->value ? (int32_t)message->size : -1;
-        memcpy(offset + index * sizeof number, &number, sizeof number);
-        memcpy(time + index * sizeof stamp, &stamp, sizeof stamp);
-        memcpy(size + index * sizeof length, &length, sizeof length);
+        memcpy(run->offset + index * sizeof number, &number, sizeof number);
+        memcpy(run->time + index * sizeof stamp, &stamp, sizeof stamp);
+        memcpy(run->size + index * sizeof length, &length, sizeof length);
         if (length > 0) {
-            memcpy(out, message->value, (size_t)length);
-            out += length;
+            memcpy(value, message->value, (size_t)length);
+            value += length;
         }
     }
 }
 
 /* (topic, partition, offsets, times, sizes, buffer): arrays of uint64, int64 and int32, and the values one after
-   another. The size of a record without a value is -1. */
-static PyObject *columns_of(message_t **found, size_t count)
+   another. The size of a record without a value is -1. `fill` writes what is in them. */
+static PyObject *columns_of(run_t *run)
 {
-    size_t bytes = 0;
+    size_t count = run->count, bytes = 0;
     for (size_t index = 0; index < count; index++)
-        bytes += found[index]->value ? found[index]->size : 0;
+        bytes += run->first[index]->value ? run->first[index]->size : 0;
     PyObject *offsets = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(uint64_t)));
     PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
     PyObject *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int32_t)));
     PyObject *buffer = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
     PyObject *columns = NULL;
     if (offsets && times && sizes && buffer) {
-        char *offset = PyBytes_AsString(offsets), *time = PyBytes_AsString(times);
-        char *size = PyBytes_AsString(sizes), *out = PyBytes_AsString(buffer);
-        Py_BEGIN_ALLOW_THREADS
-        fill(found, count, offset, time, size, out);
-        Py_END_ALLOW_THREADS
-        columns = Py_BuildValue("(siOOOO)", library.topic_name(found[0]->topic), (int)found[0]->partition, offsets,
-                                times, sizes, buffer);
+        run->offset = PyBytes_AsString(offsets), run->time = PyBytes_AsString(times);
+        run->size = PyBytes_AsString(sizes), run->value = PyBytes_AsString(buffer);
+        const message_t *first = run->first[0];
+        columns = Py_BuildValue("(siOOOO)", library.topic_name(first->topic), (int)first->partition, offsets, times,
+                                sizes, buffer);
     }
     Py_XDECREF(offsets);
     Py_XDECREF(times);
@@ -159,25 +165,30 @@ static PyObject *columns_of(message_t **found, size_t count)
     return columns;
 }
 
-/* Adds what the messages are to both lists. False with an exception. */
-static bool sort_out(message_t **found, size_t count, PyObject *runs, PyObject *errors)
+/* Adds what the messages are to both lists, and notes the runs in `noted`. Returns how many runs, or -1 with an
+   exception. */
+static Py_ssize_t sort_out(message_t **found, size_t count, PyObject *runs, PyObject *errors, run_t *noted)
 {
     size_t index = 0;
+    Py_ssize_t notes = 0;
     while (index < count) {
-        size_t length = run_of(found + index, count - index);
-        PyObject *item = length ? columns_of(found + index, length) : error_of(found[index]);
+        run_t run = {.first = found + index, .count = run_of(found + index, count - index)};
+        PyObject *item = run.count ? columns_of(&run) : error_of(found[index]);
         if (item == NULL)
-            return false;
-        int failed = PyList_Append(length ? runs : errors, item);
+            return -1;
+        int failed = PyList_Append(run.count ? runs : errors, item);
         Py_DECREF(item);
         if (failed)
-            return false;
-        index += length ? length : 1;
+            return -1;
+        if (run.count)
+            noted[notes++] = run;
+        index += run.count ? run.count : 1;
     }
-    return true;
+    return notes;
 }
 
-/* `take(queue: int, timeout_ms: int, count: int, bytes: int) -> (runs, errors)`: see `collect`. */
+/* `take(queue: int, timeout_ms: int, count: int, bytes: int) -> (runs, errors)`: see `collect`. The interpreter's lock
+   is taken twice only: each time may wait for the event loop. */
 static PyObject *take(PyObject *module, PyObject *args)
 {
     unsigned long long address;
@@ -197,14 +208,24 @@ static PyObject *take(PyObject *module, PyObject *args)
     taken = collect((queue_t *)(uintptr_t)address, timeout_ms, found, (size_t)count, (size_t)bytes);
     Py_END_ALLOW_THREADS
     PyObject *runs = PyList_New(0), *errors = PyList_New(0), *result = NULL;
-    if (runs && errors && sort_out(found, taken, runs, errors))
+    run_t *noted = PyMem_Calloc(taken + 1, sizeof *noted);
+    Py_ssize_t notes = -1;
+    if (runs && errors && noted)
+        notes = sort_out(found, taken, runs, errors, noted);
+    else if (!noted)
+        PyErr_NoMemory();
+    if (notes >= 0)
         result = Py_BuildValue("(OO)", runs, errors);
     Py_XDECREF(runs);
     Py_XDECREF(errors);
     Py_BEGIN_ALLOW_THREADS
+    /* Without a result, the columns are gone. */
+    for (Py_ssize_t index = 0; result && index < notes; index++)
+        fill(&noted[index]);
     for (size_t index = 0; index < taken; index++)
         library.destroy(found[index]);
     Py_END_ALLOW_THREADS
+    PyMem_Free(noted);
     PyMem_Free(found);
     return result;
 }
