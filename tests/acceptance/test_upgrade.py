@@ -1,11 +1,12 @@
 """Directories that earlier versions wrote open without a finding, and continue where they were.
 
 The archives in `directories/` are data directories as nodes left them at a kill -9: `format-1-first` is from
-the first version with cursors of consumer groups, the others are from the versions that wrote formats 1, 2
-and 3. Each has the log `temps` with 100 events in each of two partitions, a consumer group that accepted 50
-events of partition 0 (40, a restart, and 10 more), a subscription that accepted 25 events of partition 1, and
-the log `other` whose last two events are in the journal only. From format 2 on, an idempotent producer
-`meter` numbered the events of `temps`. In format 3, each tenth event of `temps` has message-format 7.
+the first version with cursors of consumer groups, the others are from the versions that wrote formats 1 to 4.
+Each has the log `temps` with 100 events in each of two partitions, a consumer group that accepted 50 events
+of partition 0 (40, a restart, and 10 more), a subscription that accepted 25 events of partition 1, and the
+log `other` whose last two events are in the journal only. From format 2 on, an idempotent producer
+`meter` numbered the events of `temps`. From format 3 on, each tenth event of `temps` has message-format 7. In
+format 4, the segments of `temps` are closed and compressed, and no event is in the journal only.
 """
 
 import json
@@ -40,7 +41,7 @@ def _received(cli: Cli, node: NodeProcess, *arguments: str) -> list[dict[str, ob
 
 
 def test_each_format_has_a_directory() -> None:
-    assert {name.split("-")[1] for name in NAMES} == {"1", "2", "3"}
+    assert {name.split("-")[1] for name in NAMES} == {"1", "2", "3", "4"}
 
 
 @pytest.mark.parametrize("name", NAMES)
