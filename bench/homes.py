@@ -1,8 +1,9 @@
 """`python -m bench.homes`: how long the steps of a home on Kafka take, with three brokers on this machine.
 
 A fence of a bucket (a new producer, with an earlier one of the same bucket), a commit of 1 and of 1,000
-records, and a node that starts and reads a bucket with 10,000 keys. Prints the median and the longest of
-`--rounds`; with `--json FILE` writes all times in ms.
+records, a node that starts and reads a bucket with 10,000 keys, and a node that stops in order, until the
+other node serves its buckets. Prints the median and the longest of `--rounds` (of a quarter of them for the
+last step); with `--json FILE` writes all times in ms.
 """
 
 import argparse
@@ -10,17 +11,24 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Final
 
+from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import StorageError
+from amqp_streams.homes.bucket import Phase
 from amqp_streams.homes.buckets import BUCKETS
+from amqp_streams.homes.home import Home
+from amqp_streams.homes.leases import Times
+from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
 from amqp_streams.kafka.sharing.following import StateFollower
 from amqp_streams.kafka.sharing.producing import BucketProducer, Outcome
 from amqp_streams.kafka.sharing.state_topic import find_or_create
+from amqp_streams.kafka.topics import TopicNames
+from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.testing import ManualLoop
 from bench.products import kafka_cluster
 
@@ -32,6 +40,34 @@ TOPIC: Final = "bench.state"
 def boot_ms() -> int:
     """CLOCK_BOOTTIME in ms."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class Node:
+    """A node that is only a home, without links."""
+
+    def __init__(self, name: str, bench: "Bench", found: FoundTopic, options: KafkaOptions) -> None:
+        self.loop: Final = ManualLoop()
+        self.left = False
+        self.shell: Final = HomeShell(
+            Home(name, name, lambda _: None, settings=GroupSettings(), limits=Limits(), times=Times()),
+            options,
+            bench.administration,
+            found,
+            loop_call=self.loop.call,
+            boot_ms=boot_ms,
+            wall_ms=lambda: int(time.time() * 1000),
+            on_reply=lambda _reply: None,
+            on_home=lambda _bucket, _record: None,
+            on_left=self._gone,
+        )
+
+    def _gone(self) -> None:
+        self.left = True
+
+    @property
+    def serves(self) -> int:
+        """How many buckets have their home here, and may decide."""
+        return sum(each.phase is Phase.SERVING for each in self.shell.home.buckets.values())
 
 
 class Bench:
@@ -84,8 +120,39 @@ class Bench:
             raise answer
         assert len(answer) == KEYS, f"{len(answer)} keys"
 
+    def hand_over(self, rounds: int, what: str) -> None:
+        """Start a second node, and stop the first one in order, again and again."""
+        names = TopicNames("bench-homes")
+        found = find_or_create(self.administration, names.state, 2, replicas=3, weak=False)
+        options = KafkaOptions(self.connection, names)
+        old = Node("n.0", self, found, options)
+        _run_until(lambda: old.serves == found.settings.partitions, old)
+        for number in range(rounds):
+            old = self._hand_over(old, Node(f"n.{number + 1}", self, found, options), what)
+        old.shell.close(60)
+
+    def _hand_over(self, old: Node, new: Node, what: str) -> Node:
+        _run_until(lambda: old.serves == new.serves == 1, old, new)
+        began = time.monotonic()
+        old.shell.stop()
+        _run_until(lambda: new.serves == 2, old, new)
+        self._note(what, began)
+        _run_until(lambda: old.left, old, new)
+        old.shell.close(60)
+        return new
+
     def _note(self, what: str, began: float) -> None:
         self.times_ms.setdefault(what, []).append((time.monotonic() - began) * 1000)
+
+
+def _run_until(condition: Callable[[], bool], *nodes: Node) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, [node.shell.problems for node in nodes]
+        for node in nodes:
+            node.loop.run_ready()
+            node.shell.tick()
+        time.sleep(TICK_S / 10)
 
 
 def main() -> int:
@@ -137,6 +204,7 @@ def measured(servers: str, rounds: int) -> dict[str, list[float]]:
     writer.close()
     for _ in range(rounds):
         bench.load(1, f"start, and read {KEYS} keys")
+    bench.hand_over(max(1, rounds // 4), "orderly stop to next home")
     return bench.times_ms
 
 
