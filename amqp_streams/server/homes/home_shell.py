@@ -71,6 +71,8 @@ class HomeShell:
         """What the group has asked for, by generation, until it is given back."""
         self._fenced: Final[set[int]] = set()
         """The buckets that may have a producer."""
+        self._said: Final[dict[int, str]] = {}
+        """Why buckets have no home here, as the log says."""
         self._unread: Final[set[int]] = set()
         """Buckets whose home was written by a later version, as the log says."""
         self._transactions: Final = Transactions(
@@ -233,7 +235,7 @@ class HomeShell:
         if failure is None:
             self.home.fenced(bucket, attempt, self._boot_ms())
         else:
-            log.warning("home_not_fenced bucket=%s reason=%s", bucket, failure)
+            self._warn(bucket, f"not fenced: {failure}")
             self.home.failed(bucket, attempt, self._boot_ms())
         self._perform()
 
@@ -243,9 +245,17 @@ class HomeShell:
                 raise result
             self.home.loaded(bucket, attempt, result, self._boot_ms())
         except StorageError as error:
-            log.warning("home_not_loaded bucket=%s reason=%s", bucket, error)
+            self._warn(bucket, f"not loaded: {error}")
             self.home.failed(bucket, attempt, self._boot_ms())
+        else:
+            self._said.pop(bucket, None)
         self._perform()
+
+    def _warn(self, bucket: int, words: str) -> None:
+        """Log why a bucket has no home here, once: the home tries again twice a second."""
+        if self._said.get(bucket) != words:
+            log.warning("home_waits bucket=%s reason=%s", bucket, words)
+        self._said[bucket] = words
 
     def _ended(self, bucket: int, attempt: int, ended: producing.Ended) -> None:
         if ended.outcome is not producing.Outcome.COMMITTED:

@@ -14,7 +14,7 @@ from amqp_streams.homes.messages import Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
-from amqp_streams.kafka.sharing.producing import BucketProducer
+from amqp_streams.kafka.sharing.producing import BucketProducer, Outcome
 from amqp_streams.kafka.sharing.state_topic import find_or_create
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
@@ -75,6 +75,16 @@ class Nodes:
     def start(self) -> Node:
         self.nodes.append(Node(f"n.{len(self.nodes)}", self.options, self.administration, self.topic))
         return self.nodes[-1]
+
+    def producer(self, bucket: int) -> BucketProducer:
+        """A producer of a bucket, as another node has it."""
+        return BucketProducer(
+            self.options.connection,
+            self.names.state,
+            bucket,
+            transactional_id=f"{self.names.prefix}.bucket.{bucket}",
+            boot_ms=boot_ms,
+        )
 
     def await_that(self, condition: Callable[[], bool]) -> None:
         until = time.monotonic() + 60
@@ -137,13 +147,7 @@ def test_a_home_that_is_deposed_fences_again_with_a_greater_term(nodes: Nodes) -
     node = nodes.start()
     nodes.await_that(lambda: node.serves == {0, 1})
     # As another node does that believes that it is the home of the bucket.
-    other = BucketProducer(
-        nodes.options.connection,
-        nodes.names.state,
-        0,
-        transactional_id=f"{nodes.names.prefix}.bucket.0",
-        boot_ms=boot_ms,
-    )
+    other = nodes.producer(0)
     other.fence(60)
     numbers = iter(range(1, 10_000))
 
@@ -156,6 +160,24 @@ def test_a_home_that_is_deposed_fences_again_with_a_greater_term(nodes: Nodes) -
     assert [each.term for each in node.homes[0]][-1] == 2
     assert node.homes[1][-1].term == 1
     other.close()
+
+
+def test_a_bucket_that_a_later_version_wrote_costs_itself_only_and_is_logged_once(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    later = nodes.producer(0)
+    later.fence(60)
+    assert later.commit({"home": b'{"v":99}'}, 60).outcome is Outcome.COMMITTED
+    node = nodes.start()
+    nodes.await_that(lambda: node.serves == {1})
+    attempt = node.shell.home.buckets[0].attempt
+    nodes.await_that(lambda: node.shell.home.buckets[0].attempt > attempt + 3)
+    assert node.serves <= {1}
+    waits = [each for each in caplog.messages if each.startswith("home_waits")]
+    assert len(waits) == 1
+    assert "start the version that wrote it" in waits[0]
+    assert len([each for each in caplog.messages if each.startswith("home_unreadable")]) == 1
+    later.close()
 
 
 def test_a_home_whose_states_were_lost_loads_them_again(nodes: Nodes) -> None:
