@@ -58,7 +58,7 @@ class Tuning:
     """Bytes of a segment that are compressed together: docs/decisions/0020."""
     compress_piece_bytes: int = 512 << 10
     """Bytes of a segment that are compressed, or read back, before the keeper does something else."""
-    compress_call_bytes: int = 8 << 20
+    compress_call_bytes: int = 4 << 20
     """The most bytes that are compressed or read back in half a second."""
     compress_bytes_min: int = 64 << 10
     """Smaller segments are not compressed."""
