@@ -39,7 +39,7 @@ $(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c amqp_
 	@$(PIP) --no-deps pyspark & spark=$$!; \
 	$(PIP) --no-deps --requirement <(sed '/^#/,$$d; /^pyspark=/d' constraints.txt) --editable . \
 	  || { kill $$spark; exit 1; }; \
-	echo "setup: 3 of 4: done after $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s; waiting for PySpark"; wait $$spark
+	echo "setup: 3 of 4: done after $$(( $$(date +%s) - $$(<$(VENV)/.began) )) s; waiting for PySpark"; $(COMPILE); wait $$spark
 	@echo "setup: 4 of 4: check that nothing is missing"
 	@$(PIP) 'amqp-event-streams[dev]'
 	@$(COMPILE) || true
