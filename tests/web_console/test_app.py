@@ -168,7 +168,8 @@ def test_a_page_cannot_load_frame_or_run_anything_foreign(person: Person) -> Non
 
 
 def test_a_host_name_that_is_not_ours_is_refused(person: Person) -> None:
-    assert person.get("/login", host="evil.example").status == 421
+    refused = person.get("/login", host="evil.example")
+    assert (refused.status, "the host name evil.example is not one of" in refused.text) == (421, True)
     assert person.get("/login", host="localhost:1").status == 200
 
 

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service_parts.texts import printable
 from web_console.http.forwarded import inner_path, origin_of
 from web_console.settings import ConsoleSettings
 
@@ -67,7 +68,9 @@ class Shield:
 
         if not self._is_ours(headers.get("host", "")):
             # A page that lets its own name point to this address must not reach the console.
-            refusal = PlainTextResponse("this host name is not one of --allow-host\n", status_code=421)
+            name = printable(headers.get("host", "")[:255])
+            words = f"the host name {name} is not one of --allow-host ({', '.join(self._settings.hosts)})\n"
+            refusal = PlainTextResponse(words, status_code=421)
             await refusal(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)

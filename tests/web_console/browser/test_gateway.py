@@ -177,6 +177,7 @@ def test_selected_failures_are_delivered_again_and_the_selection_outlives_an_upd
     operator.get_by_role("button", name="Redrive selected").click()
     expect(operator.get_by_role("status").filter(has_text="1 event is delivered again")).to_be_visible()
     assert bad.wait(lambda server: len(server.requests) > before, SECONDS_MAX)
+    expect(operator.get_by_role("status").filter(has_text="(1 event) has ended")).to_be_visible()
 
 
 def test_a_replay_asks_for_the_name_and_delivers_again(operator: Page, good: SubscriberServer) -> None:
