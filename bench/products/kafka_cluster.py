@@ -103,6 +103,8 @@ class Broker:
         os.kill(pid, number)
         if number is signal.SIGKILL:
             self._ended(pid)
+        elif number is signal.SIGSTOP:
+            _stands_still(pid)
 
     def stop(self) -> None:
         """End the process, if it runs: in order, or after `STOP_S_MAX` by force."""
@@ -139,6 +141,27 @@ class Broker:
                 raise TimeoutError(message)
             time.sleep(0.05)
         (self.folder / f"{self.number}.pid").unlink(missing_ok=True)
+
+
+def _stands_still(pid: int) -> None:
+    """Wait until all threads are stopped: one that still runs may answer a request.
+
+    Raises:
+        TimeoutError: some are not.
+    """
+    latest = time.monotonic() + STOP_S_MAX
+    while not all(map(_is_stopped, Path(f"/proc/{pid}/task").glob("*/stat"))):
+        if time.monotonic() > latest:
+            message = f"process {pid} does not stand still"
+            raise TimeoutError(message)
+        time.sleep(0.001)
+
+
+def _is_stopped(thread: Path) -> bool:
+    try:
+        return thread.read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended
+        return True
 
 
 _STARTED: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
