@@ -9,6 +9,7 @@ lock; its workers get these from it. Each process notes the files of the write-a
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import structlog
@@ -35,6 +36,7 @@ class StateFiles:
         called last.
         """
         self._known: dict[str, tuple[int, int]] = {}
+        self._looking: Final = Lock()
 
     @property
     def known(self) -> Identities:
@@ -55,10 +57,13 @@ class StateFiles:
 
     def look(self) -> None:
         """Compare the files with those that were noted, and set `problem`."""
-        found = self._found()
-        if found is not None and found != self.problem:
+        # The threads of the store look at the same time, and the log gets one line.
+        with self._looking:
+            found = self._found()
+            is_new = found is not None and found != self.problem
+            self.problem = found
+        if is_new:
             log.error("state_file_gone", reason=found)
-        self.problem = found
 
     def require(self) -> None:
         """Raise UnavailableError if there is a problem now."""

@@ -1,6 +1,9 @@
 """The files of SQLite must stay the files that were opened. Workers: tests/acceptance/test_workers.py."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from structlog.testing import capture_logs
 
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Key
+from knative_gateway.store import state_files
 from knative_gateway.store.opening import open_store, sqlite_url, store_lock
 from knative_gateway.store.state_files import StateFiles
 
@@ -72,6 +76,28 @@ def test_files_that_were_not_noted_are_right(tmp_path: Path) -> None:
     files.locked()
     files.require()
     assert (files.problem, files.known) == (None, {})
+
+
+def test_threads_that_look_at_the_same_time_report_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+    path.touch()
+    files = StateFiles(str(path))
+    files.locked()
+    path.unlink()
+    both, events = threading.Barrier(2), list[str]()
+
+    class SlowLog:
+        def error(self, event: str, **_: object) -> None:
+            events.append(event)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+
+    monkeypatch.setattr(state_files, "log", SlowLog())
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: files.look(), range(2)))
+    assert events == ["state_file_gone"]
 
 
 async def until(holds: object) -> None:
