@@ -43,6 +43,8 @@ from examples.node import NodeProcess
 from knative_gateway import config as gateway_config
 
 WAIT_S_MAX: Final = 60.0
+GROWN_S_MAX: Final = 20.0
+"""How long the memory of the product may exceed its bound: checks of passwords end."""
 CALM_S_MAX: Final = 30.0
 """How long an attack waits at most until the product has finished the work of the attacks before."""
 CALM_LOOK_S: Final = 0.5
@@ -268,6 +270,16 @@ class Room:
     def memory(self) -> int:
         """Bytes of the product's process that are its own."""
         return usage(self.process.pid).anonymous_bytes
+
+    def growth(self, before: int, bound: int) -> int:
+        """By how much the process has grown since it had `before` bytes: within the bound, or for a while.
+
+        A check of a password takes 64 MiB, and one of an earlier attack may still run.
+        """
+        deadline = time.monotonic() + GROWN_S_MAX
+        while (grown := self.memory() - before) > bound and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return grown
 
     def all_cpu_s(self) -> float:
         """CPU seconds of product, neighbour and attacker so far."""

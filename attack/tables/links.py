@@ -15,7 +15,6 @@ from attack.peer import Peer, from_earliest, refusal, send, sql
 from attack.report import Table, expect, node_attack
 from attack.room import Room, wait_for
 from attack.settings import NINA, QUENTIN, QUOTA
-from bench.process import usage
 
 LIMITED: Final = names.RESOURCE_LIMIT_EXCEEDED
 LOG: Final = "m-log"
@@ -261,7 +260,7 @@ def _connection_pending_bytes(room: Room) -> Iterator[str]:
     """A reader that asks for everything and reads nothing: what waits for it is bounded."""
     with room.peer() as peer:
         _pour(peer, [peer.sender(LOG)], b"z" * 20_000, 1.0)
-    before = usage(room.process.pid).anonymous_bytes
+    before = room.memory()
     with ExitStack() as stack:
         readers = [stack.enter_context(room.peer()) for _ in range(5)]
         for reader in readers:
@@ -269,8 +268,8 @@ def _connection_pending_bytes(room: Room) -> Iterator[str]:
                 reader.receiver(LOG, credit=10_000, filters=from_earliest())
             reader.flush()
         yield "5 clients with 5 links each read nothing"
-        grown = usage(room.process.pid).anonymous_bytes - before
         most = len(readers) * (room.limits.connection_pending_bytes + (2 << 20)) + (32 << 20)
+        grown = room.growth(before, most)
         expect(grown <= most, f"the node grew by {grown} bytes, more than {most}")
 
 
