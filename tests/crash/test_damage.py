@@ -167,18 +167,22 @@ def _read_what_can_be(partition: Partition, written: list[bytes]) -> set[int]:
     return refused
 
 
+def _damage(files: FaultyFiles, path: Path, damage: str, seed: int) -> None:
+    change = DAMAGES[damage]
+    if change is None:
+        files.unlink(path)
+        files.fsync_dir(path.parent)
+    else:
+        files.damage(path, lambda data: change(data, random.Random(seed)))
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", FILES)
 def test_damage_is_recovered_or_reported_and_never_served(kind: str, damage: str, clean: bool) -> None:
     for seed in range(SEEDS if damage in AT_RANDOM else 1):
         files, written = copy.deepcopy(BUILT[clean])
-        path, change = FILES[kind](files), DAMAGES[damage]
-        if change is None:
-            files.unlink(path)
-            files.fsync_dir(path.parent)
-        else:
-            files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
+        _damage(files, FILES[kind](files), damage, seed)
         _check(files, written, kind, clean=clean)
 
 
@@ -191,12 +195,7 @@ def test_damage_to_compressed_segments_is_reported_and_never_served(
     for seed in range(SEEDS if damage in AT_RANDOM else 1):
         files, written = copy.deepcopy(BUILT_COMPRESSED[clean])
         assert len(_compressed(files)) > 1
-        path, change = COMPRESSED[kind](files), DAMAGES[damage]
-        if change is None:
-            files.unlink(path)
-            files.fsync_dir(path.parent)
-        else:
-            files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
+        _damage(files, COMPRESSED[kind](files), damage, seed)
         _check(files, written, kind, clean=clean)
 
 
