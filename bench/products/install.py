@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.products.places import NAMES, PROJECT, failure_file, home, peers_dir
+from tools.archives import extract
 
 HERE: Final = Path(__file__).parent
 ARTEMIS: Final = "2.56.0"
@@ -189,7 +190,7 @@ def _archive(folder: Path, group: str, name: str, version: str) -> None:
     _run("mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={folder}")
     archive = folder / f"{name}-{version}-bin.tar.gz"
     with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
+        extract(files, folder)
     archive.unlink()
 
 

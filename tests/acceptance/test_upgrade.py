@@ -22,6 +22,7 @@ from amqp_streams.client import Event, connect
 from amqp_streams.storage import inspect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli, StartNode
+from tools.archives import extract
 
 DIRECTORIES = Path(__file__).parent / "directories"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in DIRECTORIES.glob("*.tar.xz"))
@@ -31,7 +32,7 @@ MESSAGE_FORMAT = 7
 
 def _unpack(name: str, into: Path) -> Path:
     with tarfile.open(DIRECTORIES / f"{name}.tar.xz") as archive:
-        archive.extractall(into, filter="data")
+        extract(archive, into)
     return into
 
 

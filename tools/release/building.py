@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tools.archives import extract
 from tools.release.archives import contents, normalise_tar, write_wheel
 from tools.release.errors import ReleaseError, output
 from tools.release.platforms import platform_tags
@@ -138,6 +139,6 @@ def _built(source: Path, hook: str, folder: Path, epoch: int) -> Path:
 
 def _unpacked(archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        extract(tar, folder)
     [source] = folder.iterdir()
     return source

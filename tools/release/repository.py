@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tools.archives import extract
 from tools.release.errors import ReleaseError
 
 _FILE_MODE: Final = 0o644
@@ -93,7 +94,7 @@ class Repository:
             message = f"git archive {commit} failed: {archive.stderr.decode(errors='replace')}"
             raise ReleaseError(message)
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-            tar.extractall(folder, filter="data")
+            extract(tar, folder)
         for path in (folder, *folder.rglob("*")):
             runs = path.is_dir() or path.stat().st_mode & 0o100
             path.chmod(_FOLDER_MODE if runs else _FILE_MODE)
