@@ -217,7 +217,7 @@ class ResourceStore(Protocol):
         limit: int,
     ) -> tuple[int, Sequence[Mapping[str, object]], int]:
         """Return the version of the list, its first `limit` objects after a namespace and name, and how many
-        follow them. The cost depends on `limit`, not on the length of the list.
+        follow them. Only these objects are read.
         """
 
     async def write(
