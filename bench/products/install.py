@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.products.places import NAMES, PROJECT, failure_file, home, peers_dir
-from tools.archives import extract
+from tools.extracting import extract
 
 HERE: Final = Path(__file__).parent
 ARTEMIS: Final = "2.56.0"

@@ -22,7 +22,7 @@ from amqp_streams.client import Event, connect
 from amqp_streams.storage import inspect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli, StartNode
-from tools.archives import extract
+from tools.extracting import extract
 
 DIRECTORIES = Path(__file__).parent / "directories"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in DIRECTORIES.glob("*.tar.xz"))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tools.archives import extract
+from tools.extracting import extract
 from tools.release.archives import contents, normalise_tar, write_wheel
 from tools.release.errors import ReleaseError, output
 from tools.release.platforms import platform_tags

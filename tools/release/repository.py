@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.archives import extract
+from tools.extracting import extract
 from tools.release.errors import ReleaseError
 
 _FILE_MODE: Final = 0o644

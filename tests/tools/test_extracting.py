@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.archives import extract
+from tools.extracting import extract
 
 
 def archive(**kinds: bytes) -> tarfile.TarFile:
