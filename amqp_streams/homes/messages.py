@@ -22,6 +22,19 @@ Positions: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """A process of a node, as other nodes know it.
+
+    `process`: its id, which no other process ever has. `cluster`: the id of the Kafka cluster. `prefix`: of
+    the topics. Nodes with another cluster or prefix have other logs.
+    """
+
+    process: str
+    cluster: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What a link's attach asks for.
 
