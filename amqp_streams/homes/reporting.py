@@ -27,6 +27,7 @@ from amqp_streams.homes.messages import (
     Verdict,
     Wanted,
 )
+from amqp_streams.homes.protocol.reports import LINKS_BYTES_MAX, reserved
 from amqp_streams.homes.records import HomeRecord
 
 SENT_MAX: Final = 16
@@ -39,6 +40,8 @@ class _Link:
     bucket: int
     wanted: Wanted
     asked_ms: int
+    reserved: int
+    """Bytes that it has at most in a report."""
     serial: Serial | None = None
     partition: int | None = None
     epoch: int | None = None
@@ -59,6 +62,7 @@ class _Home:
 
     record: HomeRecord | None = None
     links: dict[int, _Link] = field(default_factory=dict)
+    reserved: int = 0
     sent: dict[int, int] = field(default_factory=dict)
     due: bool = False
     yielded: bool = False
@@ -148,8 +152,12 @@ class Reporting:
         The effect `Granted` or `Denied` follows.
         """
         self._numbers += 1
-        link = _Link(self._numbers, bucket, wanted, now_ms)
-        self._links[link.number] = self._home(bucket).links[link.number] = link
+        link, home = _Link(self._numbers, bucket, wanted, now_ms, reserved(wanted)), self._home(bucket)
+        if home.reserved + link.reserved > LINKS_BYTES_MAX:
+            self._effects.append(Denied(link.number, _full()))
+            return link.number
+        home.reserved += link.reserved
+        self._links[link.number] = home.links[link.number] = link
         self._due(link)
         self._report(bucket, now_ms)
         return link.number
@@ -326,8 +334,10 @@ class Reporting:
             self._forget(link)
 
     def _forget(self, link: _Link) -> None:
-        self._links.pop(link.number, None)
-        self._homes[link.bucket].links.pop(link.number, None)
+        if self._links.pop(link.number, None) is not None:
+            home = self._homes[link.bucket]
+            del home.links[link.number]
+            home.reserved -= link.reserved
 
     def _due(self, link: _Link) -> None:
         self._homes[link.bucket].due = True
@@ -378,6 +388,14 @@ def _reported(link: _Link) -> Reported:
         link.urgent,
         link.leaving,
         link.gone,
+    )
+
+
+def _full() -> PeerError:
+    return PeerError(
+        names.RESOURCE_LIMIT_EXCEEDED,
+        f"the links of this node that one home decides about would need more than {LINKS_BYTES_MAX} bytes in"
+        " a report: connect to another node, or use shorter names of containers, links and groups",
     )
 
 

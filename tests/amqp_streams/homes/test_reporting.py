@@ -3,6 +3,7 @@
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.homes.messages import Answer, Ends, Leaves, Owns, Report, Stored, Verdict
+from amqp_streams.homes.protocol.reports import REPORT_BYTES_MAX, parts
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.reporting import (
     Closed,
@@ -212,3 +213,26 @@ def test_a_node_that_stops_reports_at_once_that_all_links_have_ended() -> None:
     assert node.reporting.busy
     node.answer()
     assert not node.reporting.busy
+
+
+def test_links_that_do_not_fit_in_a_report_are_refused_and_the_others_go_on() -> None:
+    node = Node()
+    node.answer(node.owns())
+    count, denied = 1, None
+    while denied is None:
+        number = node.reporting.attach(wanted(f"m{count}" + "x" * 2000), 0, node.now)
+        denied = next((each for each in node.taken() if isinstance(each, Denied)), None)
+        count += 1
+        assert count < 10_000
+    assert denied.number == number
+    assert denied.error.condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert "would need more than 983040 bytes" in denied.error.description
+    assert node.sends()
+    node.later(2000)
+    assert number not in [each.number for each in node.reports[-1].links]
+    assert sum(map(len, parts(node.reports[-1]))) <= REPORT_BYTES_MAX
+    # Another bucket has another report, and a link that has ended gives its place back.
+    node.reporting.attach(wanted("m"), 1, node.now)
+    node.reporting.detach(number - 1, node.now)
+    node.reporting.attach(wanted(f"m{count}" + "x" * 2000), 0, node.now)
+    assert not [each for each in node.taken() if isinstance(each, Denied)]

@@ -1,0 +1,1 @@
+"""The protocol between nodes: frames, reports and answers as JSON, and the proofs of both sides. Pure."""
