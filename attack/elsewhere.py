@@ -14,7 +14,29 @@ _SILENT: Final = (
     "::test_a_database_that_does_not_answer_is_unavailable_until_it_does"
 )
 
+_BETWEEN_NODES: Final = "tests/amqp_streams/server/homes/test_peer_connection.py"
+
 SHOWN_BY: Final = {
+    "listener for nodes: garbage": f"{_BETWEEN_NODES}::test_other_protocols_are_cut_at_once",
+    "listener for nodes: half requests": f"{_BETWEEN_NODES}::test_a_node_that_does_not_prove_in_time_is_cut",
+    "listener for nodes: a slow body": f"{_BETWEEN_NODES}::test_a_node_that_does_not_prove_in_time_is_cut",
+    "listener for nodes: a flood of small requests": (
+        f"{_BETWEEN_NODES}::test_a_flood_is_not_read_faster_than_the_limit_and_others_are_served"
+    ),
+    "listener for nodes: unread replies": (
+        f"{_BETWEEN_NODES}::test_a_node_that_never_reads_costs_bounded_memory_and_then_its_connection"
+    ),
+    "home at another node: silent": f"{_BETWEEN_NODES}::test_a_home_that_says_nothing_is_left",
+    "home at another node: slow": (
+        f"{_BETWEEN_NODES}::test_a_node_that_reads_slowly_gets_the_newest_answer_in_the_end"
+    ),
+    "home at another node: refusing": (
+        "tests/amqp_streams/server/homes/test_peering.py"
+        "::test_another_secret_is_refused_on_both_sides_with_one_line_and_without_the_secret"
+    ),
+    "home at another node: lying": (
+        f"{_BETWEEN_NODES}::test_a_home_that_sends_the_proof_of_the_caller_back_is_refused"
+    ),
     "DNS: silent": f"{_RESOLVING}::test_names_that_never_answer_delay_no_other_name",
     "DNS: slow": f"{_RESOLVING}::test_a_namespace_with_any_number_of_silent_names_delays_no_other_namespace",
     "DNS: refusing": f"{_RESOLVING}::test_a_failure_is_remembered_for_a_while",
@@ -79,10 +101,22 @@ WITHOUT_PEER: Final = {
 """Why a constant needs no attack of its own."""
 
 INSIDE: Final = {
+    "amqp_streams.homes.protocol.answers:_PARTITION_MAX": "format",
+    "amqp_streams.homes.protocol.answers:_SYMBOL_CHARACTERS_MAX": "format",
+    "amqp_streams.homes.protocol.answers:_WITHIN_MS_MAX": "format",
+    "amqp_streams.homes.protocol.dialogue:_NAME_CHARACTERS_MAX": "format",
+    "amqp_streams.homes.protocol.fields:_SHOWN_MAX": "text",
+    "amqp_streams.homes.protocol.reports:NODE_CHARACTERS_MAX": "format",
+    "amqp_streams.homes.protocol.reports:_PARTITION_MAX": "format",
     "amqp_streams.node.logs:_COMPARED_MAX": "text",
     "amqp_streams.node.logs:_NAME_CHARACTERS_MAX": "text",
     "amqp_streams.server.dispatch:CREDIT_MAX": "format",
     "amqp_streams.server.garbage:CHECK_S": "pause",
+    "amqp_streams.server.homes.calling:REASONS_MAX": "text",
+    "amqp_streams.server.homes.calling:RETRY_MAX_S": "pause",
+    "amqp_streams.server.homes.calling:RETRY_S": "pause",
+    "amqp_streams.server.homes.calling:STEADY_S": "pause",
+    "amqp_streams.server.homes.peering:LOOK_S": "pause",
     "amqp_streams.server.identity.guard:QUIET_MS": "pause",
     "amqp_streams.server.identity.guard:WITHOUT_SCRAM_MAX": "cache",
     "amqp_streams.server.identity.guard:_SHOWN_MAX": "text",

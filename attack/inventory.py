@@ -30,6 +30,7 @@ from knative_gateway.resources.kinds import BUILT_IN, Kind
 
 ROOT: Final = Path(__file__).parent.parent
 PEER_FACING: Final = (
+    "amqp_streams/homes/protocol",
     "amqp_streams/node",
     "amqp_streams/server",
     "knative_gateway/api",
@@ -68,6 +69,7 @@ class Listener(StrEnum):
     ADMIN = "admin HTTP"
     HTTP = "gateway HTTP"
     HTTPS = "gateway HTTPS"
+    NODES = "listener for nodes"
 
 
 class Abuse(StrEnum):
@@ -89,6 +91,7 @@ class Remote(StrEnum):
     POSTGRESQL = "PostgreSQL"
     KEYS = "keys of tokens"
     NODE = "log node"
+    HOME = "home at another node"
     DISK = "disk"
 
 

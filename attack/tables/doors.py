@@ -307,6 +307,6 @@ ATTACKS: Final = tuple(
         # Random bytes are mostly the beginning of a request for an HTTP listener.
         is_patient=abuse in _PATIENT or (listener is Listener.ADMIN and abuse is Abuse.GARBAGE),
     )
-    for listener in Listener
+    for listener in DOORS
     for abuse in Abuse
 )

@@ -2,18 +2,44 @@
 
 Everything here runs on the event loop's thread. A message can be lost: the next one repeats it. At most one
 report for each address and bucket, and one answer for each process and bucket, waits until it can be sent; a
-newer one replaces it.
+newer one replaces it. A node opens one connection to each home address; the home answers on it.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from secrets import token_bytes
+from typing import Final, cast
 
+import structlog
+
+from amqp_streams.errors import ConfigError
 from amqp_streams.homes.messages import Answer, Identity, Report
+from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, RefusedError, Role
+from amqp_streams.homes.protocol.frames import FrameError
+from amqp_streams.homes.serving import NODES_MAX
 from amqp_streams.peering_settings import PeeringSettings
+from amqp_streams.server.homes.calling import Call, words
+from amqp_streams.server.homes.credentials import load
+from amqp_streams.server.homes.peer_connection import HELLO_S, Message, PeerConnection
+from amqp_streams.server.homes.refusals import Refusals
+from amqp_streams.server.limits.logins import peer_network
+from amqp_streams.server.listening.sockets import Acceptor, Admission, bind
+from service_parts.networks import format_address
 
 TICK_S: Final = 0.05
 """How often `Peers.tick` is called."""
+LOOK_S: Final = 0.5
+"""How often connections are examined."""
+CONNECTIONS_MAX: Final = NODES_MAX + 64
+"""Connections from other nodes: also those that replace a connection that is not closed yet."""
+CALLS_MAX: Final = 64
+"""Connections to homes. There are at most as many homes as buckets; others are of homes that were."""
+
+_REFUSED: Final = (FrameError, RefusedError, TimeoutError)
+
+log = structlog.get_logger("amqp_streams.server")
 
 
 class Peers:
@@ -36,15 +62,41 @@ class Peers:
         self._settings: Final = settings
         self._on_report: Final = on_report
         self._on_answer: Final = on_answer
+        self._credentials = load(settings)
         self._address = ""
+        self._acceptors: Final[list[Acceptor]] = []
+        self._admission: Final = Admission(CONNECTIONS_MAX)
+        self._refusals: Final = Refusals()
+        self._called: Final[dict[PeerConnection, None]] = {}
+        """Connections from other nodes, also those that have not proved yet."""
+        self._nodes: Final[dict[str, PeerConnection]] = {}
+        """By process, those that have."""
+        self._calls: Final[dict[str, Call]] = {}
+        self._looked_at: float | None = None
+        self._all_left: Final = asyncio.Event()
+        self._all_left.set()
+        self._closed = False
 
     async def open(self) -> None:
         """Listen for other nodes.
 
         Raises:
-            ConfigError: a file cannot be used, or the address cannot be bound.
+            ConfigError: the address cannot be bound.
         """
-        self._address = self._settings.advertise or str(self._settings.listen)
+        for sock in await bind(self._settings.listen):
+            self._acceptors.append(
+                Acceptor(
+                    sock,
+                    self._called_connection,
+                    enter=self._enter,
+                    leave=self._leave,
+                    tls=self._listening if self._settings.tls else None,
+                    handshake_s=HELLO_S,
+                )
+            )
+        bound = self._acceptors[0].address
+        self._address = self._settings.advertise or format_address(self._settings.listen.host, bound.port)
+        log.info("listening_for_nodes", address=str(bound), tls=bound.tls, advertised=self._address)
 
     @property
     def address(self) -> str:
@@ -53,28 +105,185 @@ class Peers:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Which nodes cannot be reached, or were refused, in words; empty if nothing is wrong."""
-        return ()
+        """Which nodes cannot be reached, or were refused lately, in words; empty if nothing is wrong."""
+        failed = [
+            f"the node at {call.address} is not reached: {call.problem}"
+            for call in self._calls.values()
+            if call.problem is not None
+        ]
+        return (*failed, *self._refusals.lately(asyncio.get_running_loop().time()))
 
     def send_report(self, address: str, report: Report) -> None:
         """Send a report of this node to the home at this address."""
+        if self._closed:
+            return
         if address == self._address:
-            asyncio.get_running_loop().call_soon(self._on_report, report)
+            asyncio.get_running_loop().call_soon(self._deliver_report, report)
+            return
+        call = self._calls.pop(address, None)
+        if call is None:
+            call = self._new_call(address)
+        # The last in order is the one that was used last.
+        self._calls[address] = call
+        call.send(report)
 
     def send_answer(self, process: str, answer: Answer) -> None:
         """Send the answer of a home that is here to the process that reported."""
         if process == self._me.process:
-            asyncio.get_running_loop().call_soon(self._on_answer, answer)
+            asyncio.get_running_loop().call_soon(self._deliver_answer, answer)
+        elif (connection := self._nodes.get(process)) is not None:
+            connection.post(answer)
 
     def tick(self) -> None:
         """Called each `TICK_S`."""
+        now = asyncio.get_running_loop().time()
+        if self._looked_at is not None and now - self._looked_at < LOOK_S:
+            return
+        # What this node did not run, the others could not be heard.
+        elapsed_s = 0.0 if self._looked_at is None else min(now - self._looked_at, 2 * LOOK_S)
+        self._looked_at = now
+        for connection in list(self._called):
+            connection.tick(elapsed_s)
+        for address, call in list(self._calls.items()):
+            if call.unused:
+                self._end_call(address)
+            else:
+                call.tick(elapsed_s)
 
     def reload(self) -> bool:
-        """Read secret and certificates again. Returns False if a file has an error, which is logged."""
+        """Read secret and certificates again, for new connections.
+
+        Returns False if a file has an error: it is logged, and what was read before stays.
+        """
+        try:
+            self._credentials = load(self._settings)
+        except ConfigError as error:
+            log.error("node_credentials_not_reloaded", reason=str(error))
+            return False
         return True
 
     def stop(self) -> None:
         """Accept no more connections. What exists stays, so that the last reports are answered."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
 
     async def close(self) -> None:
         """Close all connections."""
+        self._closed = True
+        self.stop()
+        for connection in list(self._called):
+            connection.abort()
+        await asyncio.gather(*(call.close() for call in self._calls.values()))
+        self._calls.clear()
+        await self._all_left.wait()
+
+    # -- connections to homes
+
+    def _new_call(self, address: str) -> Call:
+        if len(self._calls) >= CALLS_MAX:
+            self._end_call(next(iter(self._calls)))
+        return Call(
+            address,
+            context=lambda: self._credentials.calling,
+            make_dialogue=partial(self._dialogue, Role.CALLER),
+            on_answer=self._deliver_answer,
+        )
+
+    def _end_call(self, address: str) -> None:
+        self._calls.pop(address).stop()
+
+    # -- connections from other nodes
+
+    def _listening(self) -> ssl.SSLContext:
+        context = self._credentials.listening
+        assert context is not None, "the settings say that nodes use TLS"
+        return context
+
+    def _called_connection(self) -> PeerConnection:
+        return PeerConnection(
+            Role.CALLED,
+            # Its own certificate, whatever the caller presents.
+            lambda _certificate: self._dialogue(Role.CALLED, self._credentials.certificate),
+            secure=self._settings.tls,
+            on_open=self._opened,
+            on_message=self._took,
+            on_end=self._ended,
+        )
+
+    def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
+        connection = cast("PeerConnection", protocol)
+        if not self._admission.enter(connection, peer=peer, send_away=partial(self._send_away, connection)):
+            return False
+        self._called[connection] = None
+        self._all_left.clear()
+        return True
+
+    def _send_away(self, connection: PeerConnection) -> None:
+        connection.abort()
+        # Its TLS handshake may still be running: then only the acceptor can end it.
+        for acceptor in self._acceptors:
+            acceptor.give_up(connection)
+
+    def _leave(self, protocol: asyncio.BaseProtocol) -> None:
+        connection = cast("PeerConnection", protocol)
+        self._admission.leave(connection)
+        self._called.pop(connection, None)
+        if not self._called:
+            self._all_left.set()
+        if self._nodes.get(connection.process) is connection:
+            del self._nodes[connection.process]
+
+    def _opened(self, connection: PeerConnection) -> None:
+        self._admission.opened(connection)
+        self._refusals.accepted(peer_network(connection.peer))
+        before = self._nodes.get(connection.process)
+        self._nodes[connection.process] = connection
+        log.info("node_connected", peer=connection.peer, process=connection.process)
+        if before is not None:
+            before.end(ConnectionError("the node has connected again"))
+
+    def _took(self, connection: PeerConnection, message: Message) -> None:
+        assert isinstance(message, Report), "the connection of a called node reads reports only"
+        if not self._deliver_report(message):
+            connection.end(ConnectionError("the report could not be processed"))
+
+    def _ended(self, connection: PeerConnection, reason: Exception) -> None:
+        self._leave(connection)
+        if self._closed:
+            return
+        now, network = asyncio.get_running_loop().time(), peer_network(connection.peer)
+        kind = reason.reason if isinstance(reason, RefusedError) else type(reason).__name__
+        if connection.process and not isinstance(reason, FrameError):
+            log.info(
+                "node_disconnected", peer=connection.peer, process=connection.process, reason=words(reason)
+            )
+        elif not isinstance(reason, _REFUSED):
+            # A connection that proved nothing, perhaps of a program that looks for open ports.
+            return
+        elif self._refusals.add(network, kind, words(reason), now):
+            log.warning("node_refused", peer=connection.peer, reason=words(reason))
+
+    # -- both
+
+    def _dialogue(self, role: Role, certificate: bytes) -> Dialogue:
+        """`certificate`: of the called node."""
+        return Dialogue(
+            role, self._me, self._credentials.secrets, token_bytes(NONCE_BYTES), certificate=certificate
+        )
+
+    def _deliver_report(self, report: Report) -> bool:
+        """Returns False if the home failed: one report does not end the node."""
+        try:
+            if not self._closed:
+                self._on_report(report)
+        except Exception:
+            log.exception("report_failed", node=report.node, bucket=report.bucket)
+            return False
+        return True
+
+    def _deliver_answer(self, answer: Answer) -> None:
+        try:
+            if not self._closed:
+                self._on_answer(answer)
+        except Exception:
+            log.exception("answer_failed", bucket=answer.bucket)

@@ -1,0 +1,175 @@
+"""[io] The connection to one home address: made when a report is sent, and made again when it is lost.
+
+Laws: at most one report for each bucket waits for the connection; a newer one replaces it. After a failure,
+the next attempt begins after a pause that grows. A reason is logged once, and again only after the node was
+reached.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from random import uniform
+from typing import Final
+
+import structlog
+
+from amqp_streams.homes.messages import Answer, Report
+from amqp_streams.homes.protocol.dialogue import Role
+from amqp_streams.server.homes.peer_connection import MakeDialogue, Message, PeerConnection, not_secure
+from service_parts.networks import is_this_machine
+from service_parts.settings.listeners import Listener as Address
+
+CONNECT_S: Final = 5.0
+"""For the name, TCP and TLS."""
+RETRY_S: Final = 0.1
+"""The first pause. Each is twice as long as the pause before."""
+RETRY_MAX_S: Final = 2.0
+"""The longest pause: a home decides again 3 s after its node was lost."""
+STEADY_S: Final = 5.0
+"""A connection that lasted so long makes the next pause the first, and reasons may be logged again."""
+UNUSED_S: Final = 30.0
+"""A connection without reports for this long is closed."""
+REASONS_MAX: Final = 8
+"""Reasons that are logged until the node was reached."""
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+class Call:
+    """`context`: the TLS context for the next connection; None: without TLS."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        context: Callable[[], ssl.SSLContext | None],
+        make_dialogue: MakeDialogue,
+        on_answer: Callable[[Answer], None],
+    ) -> None:
+        self.address: Final = address
+        self.problem: str | None = None
+        """Why the node is not reached, in words; None: it is, or the first attempt runs."""
+        self._context: Final = context
+        self._make_dialogue: Final = make_dialogue
+        self._on_answer: Final = on_answer
+        self._loop: Final = asyncio.get_running_loop()
+        self.used_at = self._loop.time()
+        self._waiting: Final[dict[int, Report]] = {}
+        self._connection: PeerConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._opened_at = 0.0
+        self._retry_at = 0.0
+        self._pause_s = RETRY_S
+        self._said: Final[set[str]] = set()
+        self._closed = False
+
+    @property
+    def unused(self) -> bool:
+        """Whether no report was sent for a long time."""
+        return self._loop.time() - self.used_at > UNUSED_S
+
+    @property
+    def waiting(self) -> int:
+        """How many reports wait for the connection."""
+        return len(self._waiting)
+
+    def send(self, report: Report) -> None:
+        """Send a report soon."""
+        self.used_at = self._loop.time()
+        if self._connection is not None and self._connection.open:
+            self._connection.post(report)
+            return
+        self._waiting[report.bucket] = report
+        self._connect()
+
+    def tick(self, elapsed_s: float) -> None:
+        """Called several times a second."""
+        if self._connection is not None:
+            self._connection.tick(elapsed_s)
+            if self._opened_at and self._loop.time() - self._opened_at > STEADY_S:
+                self._pause_s = RETRY_S
+                self._said.clear()
+        elif self._waiting:
+            self._connect()
+
+    def stop(self) -> None:
+        """End the connection."""
+        self._closed = True
+        self._waiting.clear()
+        if self._connection is not None:
+            self._connection.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """End the connection, and wait until nothing runs any more."""
+        self.stop()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        # The transport says in the next iteration that it is lost.
+        await asyncio.sleep(0)
+
+    def _connect(self) -> None:
+        idle = self._task is None and self._connection is None
+        if idle and not self._closed and self._loop.time() >= self._retry_at:
+            self._task = self._loop.create_task(self._try())
+
+    async def _try(self) -> None:
+        # Here and not later: the connection can end before this coroutine continues.
+        connection = self._connection = PeerConnection(
+            Role.CALLER,
+            self._make_dialogue,
+            secure=(context := self._context()) is not None,
+            on_open=self._opened,
+            on_message=self._took,
+            on_end=self._ended,
+        )
+        try:
+            address = Address.parse(self.address)
+            if context is None and not is_this_machine(address.host):
+                raise not_secure(address.host)
+            async with asyncio.timeout(CONNECT_S):
+                await self._loop.create_connection(
+                    lambda: connection,
+                    address.host,
+                    address.port,
+                    ssl=context,
+                    server_hostname=None if context is None else address.host,
+                )
+        except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
+            self._ended(connection, error)
+        finally:
+            self._task = None
+            if self._closed:
+                connection.abort()
+
+    def _opened(self, connection: PeerConnection) -> None:
+        self.problem, self._opened_at = None, self._loop.time()
+        log.info("node_reached", address=self.address, process=connection.process)
+        for report in self._waiting.values():
+            connection.post(report)
+        self._waiting.clear()
+
+    def _took(self, _connection: PeerConnection, message: Message) -> None:
+        assert isinstance(message, Answer), "the connection of a caller reads answers only"
+        self._on_answer(message)
+
+    def _ended(self, connection: PeerConnection, reason: Exception) -> None:
+        if self._connection is not connection:
+            return
+        self._connection, self._opened_at = None, 0.0
+        if self._closed:
+            return
+        self._retry_at = self._loop.time() + self._pause_s * uniform(0.5, 1.0)  # noqa: S311  (no secret)
+        self._pause_s = min(RETRY_MAX_S, 2 * self._pause_s)
+        self.problem = words(reason)
+        if self.problem not in self._said and len(self._said) < REASONS_MAX:
+            self._said.add(self.problem)
+            log.warning("node_not_reached", address=self.address, reason=self.problem)
+
+
+def words(reason: Exception) -> str:
+    """Why a connection between nodes ended."""
+    if isinstance(reason, TimeoutError) and not str(reason):
+        return f"no answer in {CONNECT_S:.0f} s"
+    return str(reason) or type(reason).__name__
