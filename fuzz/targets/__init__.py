@@ -24,6 +24,7 @@ MODULES: Final = {
             "client",
             "files",
             "kafka",
+            "nodes",
             "settings",
             "server",
         )

@@ -48,6 +48,7 @@ INPUTS = {
     "compression": 300,
     "files": 40,
     "kafka": 150,
+    "nodes": 300,
     "events": 300,
     "requests": 300,
     "replies": 300,

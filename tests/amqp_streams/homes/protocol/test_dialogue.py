@@ -192,7 +192,7 @@ def test_a_proof_is_no_proof_of_another_process() -> None:
         one.take(two.sent[1])
 
 
-def test_who_ends_tls_in_the_middle_cannot_pass_proofs_on() -> None:
+def test_a_program_that_ends_tls_in_the_middle_cannot_pass_proofs_on() -> None:
     two, one = caller(certificate=b"of the middle"), called(certificate=b"of the node")
     with pytest.raises(RefusedError) as raised:
         run(two, one)
