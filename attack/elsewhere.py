@@ -170,6 +170,7 @@ INSIDE: Final = {
     "knative_gateway.ingress.requests:_VALUE_MAX": "cache",
     "knative_gateway.running.parent:BEAT_S": "workers",
     "knative_gateway.running.parent:FIGURES_S_MAX": "workers",
+    "knative_gateway.running.opening:_LOOK_S": "pause",
     "knative_gateway.running.parent:LOOK_S": "workers",
     "knative_gateway.running.parent:SILENT_S": "workers",
     "knative_gateway.running.parent:WORDS_MAX": "workers",

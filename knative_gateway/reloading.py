@@ -15,10 +15,11 @@ AT_ONCE: Final = frozenset(
 log = structlog.get_logger("knative_gateway")
 
 
-def warn_of_restart(old: GatewaySettings, new: GatewaySettings) -> None:
-    """Log which changed settings take effect at the next start only."""
+def warn_of_restart(old: GatewaySettings, new: GatewaySettings) -> list[str]:
+    """Log and return which changed settings take effect at the next start only."""
     later = [
         name for name in differences(old, new) if name not in AT_ONCE and name.split(".")[0] not in AT_ONCE
     ]
     if later:
         log.warning("restart_needed", settings=", ".join(sorted(later)))
+    return sorted(later)

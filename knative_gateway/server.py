@@ -11,7 +11,6 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,8 @@ from knative_gateway.engine.appending import AppendLimits
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.errors import ConfigError, GatewayError
+from knative_gateway.health.asking import Health, about
+from knative_gateway.health.facts import Use
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.http.web import Figures, Web
 from knative_gateway.ingress.app import Ingress
@@ -49,6 +50,7 @@ from knative_gateway.running.addresses import base_url
 from knative_gateway.running.console import GatewayConsole
 from knative_gateway.running.figures import GatewayFigures
 from knative_gateway.running.merging import pack_registry
+from knative_gateway.running.opening import Opening
 from knative_gateway.running.parent import Alone, Parent, ParentLink, raise_error
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
@@ -59,13 +61,12 @@ from knative_gateway.store.opening import Store, create_folder, open_store, sqli
 from knative_gateway.tracing_setup import create_ingress, start_traces
 from service_parts.event_loop import server_runner
 from service_parts.networks import is_this_machine
+from service_parts.settings.in_force import Shown
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
 
 CONNECT_S_MAX: Final = 30.0
-OPEN_S_MAX: Final = 60.0
-"""How long unknown paths get 503 instead of 404 while known Brokers or Channels cannot be served."""
 _LOOK_S: Final = 0.1
 GC_OBJECTS: Final = 20_000
 """New objects after which Python looks for cyclic garbage. With Python's 700, the many objects of the events
@@ -86,12 +87,14 @@ def run(
     *,
     ready: Ready | None = None,
     reread: Reread | None = None,
+    shown: Shown | None = None,
     parent: Parent | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status.
 
     `ready` is called with the bound addresses: {"http": [...], "amqp": [...]}. `reread` reads the settings
-    again on SIGHUP. `parent`: the link of a worker to the other workers.
+    again on SIGHUP, and `shown` reads them with their sources. `parent`: the link of a worker to the other
+    workers.
 
     Raises:
         GatewayError: the gateway cannot start; the message gives the reason.
@@ -100,7 +103,8 @@ def run(
     try:
         with server_runner() as runner:
             stopping = partial(deadline.arm, settings.shutdown_delay + limits.drain + GRACE_S + EXIT_S)
-            return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping, parent=parent))
+            serving = partial(serve, settings, ready=ready, stopping=stopping)
+            return runner.run(serving(reread=reread, shown=shown, parent=parent))
     finally:
         deadline.disarm()
 
@@ -111,6 +115,7 @@ async def serve(
     ready: Ready | None = None,
     stop: asyncio.Event | None = None,
     reread: Reread | None = None,
+    shown: Shown | None = None,
     stopping: Callable[[], None] = lambda: None,
     parent: Parent | None = None,
 ) -> int:
@@ -120,7 +125,7 @@ async def serve(
     """
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
-    gateway = Gateway(settings, reread=reread, parent=parent)
+    gateway = Gateway(settings, reread=reread, shown=shown, parent=parent)
     handlers = (
         {} if stop else {signal.SIGTERM: ended.set, signal.SIGINT: ended.set, signal.SIGHUP: gateway.reload}
     )
@@ -151,10 +156,16 @@ class Gateway:
     """The parts of a gateway, connected to each other."""
 
     def __init__(
-        self, settings: GatewaySettings, *, reread: Reread | None = None, parent: Parent | None = None
+        self,
+        settings: GatewaySettings,
+        *,
+        reread: Reread | None = None,
+        shown: Shown | None = None,
+        parent: Parent | None = None,
     ) -> None:
         self.settings: Final = settings
         self.parent: Final[Parent] = parent or Alone()
+        self.health: Final = Health(self, None if self.parent.several else about(shown))
         self.is_up = False
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
@@ -173,7 +184,7 @@ class Gateway:
         self._dispatcher: Dispatcher | None = None
         self._store: Store | None = None
         self._packed: Final = Figures(self.registry, build=pack_registry)
-        self._opening = True
+        self._opening: Final = Opening(self._parts)
         self._console: Final = GatewayConsole(settings, several=self.parent.several)
 
     async def start(self) -> None:
@@ -230,7 +241,7 @@ class Gateway:
             tasks=self.tasks,
         )
         self.controller = await enter("controller", controller)
-        await self._open(event_log, ingress, self.controller)
+        await self._opening.begin(event_log, ingress, self.controller)
         self.is_up = True
         self._report_start(controlling.base_url)
 
@@ -260,6 +271,7 @@ class Gateway:
             replays=DispatcherReplays(dispatcher, event_log, store.cursors),
             tasks=self.tasks,
             removed=data_plane.removed,
+            health=self.health,
         )
         await api.start()
         return api
@@ -337,9 +349,10 @@ class Gateway:
                 self._sender.use(met)
         except ConfigError as error:
             log.error("gateway_not_reloaded", reason=str(error))
+            self.health.not_reloaded(str(error))
         else:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
-            warn_of_restart(self.settings, settings)
+            self.health.reloaded(warn_of_restart(self.settings, settings))
 
     def lead(self) -> None:
         """Lead the workers of the gateway from now on. See `Member`."""
@@ -354,6 +367,27 @@ class Gateway:
     async def packed(self) -> bytes:
         """Return the metrics of this process for its parent. See `Member`."""
         return await self._packed.text()
+
+    async def vitals(self) -> bytes:
+        """Return what this process knows about itself, for another worker. See `Member`."""
+        return await self.health.vitals()
+
+    @property
+    def shares_store(self) -> bool:
+        """Whether other gateways use the same state database."""
+        return self._store is not None and self._store.shared
+
+    def uses(self) -> dict[str, Use]:
+        """Return how much of each limit is in use in this process."""
+        found: dict[str, Use] = {}
+        if self._http is not None:
+            found["connections"] = Use(self._http.connections, self.settings.limits.connections)
+        if self.event_log is not None:
+            found |= {name: Use(*use) for name, use in self.event_log.pending.items()}
+        if self._sender is not None:
+            slots = self._sender.connections.slots
+            found["subscriberConnections"] = Use(slots.used, slots.max)
+        return found
 
     async def _open_store(self) -> Store:
         settings, parent = self.settings, self.parent
@@ -384,33 +418,6 @@ class Gateway:
             # A node that the gateway did not start may become available later. Until then, senders get 503.
             log.warning("event_log_away", reason=str(error))
         return self.event_log
-
-    async def _open(self, event_log: AmqpEventLog, ingress: Ingress, controller: Controller) -> None:
-        """Answer 404 for unknown paths once all Brokers and Channels accept events.
-
-        Before that, an unknown path may belong to one of them, and gets 503. A log that cannot be created
-        does not delay this longer than OPEN_S_MAX.
-        """
-
-        async def later() -> None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(OPEN_S_MAX):
-                    while controller.lacking is not None:
-                        await asyncio.sleep(_LOOK_S)
-                        await controller.settled()
-            opened()
-
-        def opened() -> None:
-            ingress.starting = self._opening = False
-
-        if event_log.connected:
-            # Without a node, this would wait until the node is available, and the start would wait, too.
-            await controller.settled()
-        if controller.lacking is None:
-            opened()
-        else:
-            opening = asyncio.create_task(later())
-            self._parts.on_close("opening", partial(cancelled, opening))
 
     @property
     def connected(self) -> bool:
@@ -443,13 +450,7 @@ class Gateway:
             return "starting or stopping"
         stored = None if self._store is None else self._store.problem()
         logged = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
-        return stored or logged or self.tasks.problem or self._not_kept() or self._not_open()
-
-    def _not_open(self) -> str | None:
-        if not self._opening:
-            return None
-        lacking = "starting" if self.controller is None else self.controller.lacking
-        return f"not all Brokers and Channels accept events yet: {lacking or 'changes are being processed'}"
+        return stored or logged or self.tasks.problem or self._not_kept() or self._opening.problem
 
     def _not_kept(self) -> str | None:
         """Return why positions are not stored, for example a full disk. A crash would repeat deliveries."""

@@ -15,7 +15,6 @@ from amqp_streams import names
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.node import revoked
-from amqp_streams.server.administration.machine import certificate_expires_ms
 from amqp_streams.server.identity.guard import Guard
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.tls import TlsContext
@@ -23,6 +22,7 @@ from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from service_parts.health.machine import certificate_expires_ms
 from service_parts.networks import is_this_machine
 from service_parts.settings.differences import differences
 

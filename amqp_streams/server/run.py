@@ -18,8 +18,6 @@ from amqp_streams.config import LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError, PeerError, SettingRefusedError
 from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
-from amqp_streams.server.administration.machine import certificate_expires_ms
-from amqp_streams.server.administration.settings_in_force import SettingsInForce, Shown
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.console import Console, node_url
 from amqp_streams.server.garbage import Garbage
@@ -48,7 +46,9 @@ from amqp_streams.server.reload import (
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import Store
 from service_parts.event_loop import server_runner
+from service_parts.health.machine import certificate_expires_ms
 from service_parts.open_files import raise_open_files
+from service_parts.settings.in_force import SettingsInForce, Shown
 
 _DRAINS_AT_STOP: Final = 2
 """A stop may take this many times `limits.drain`, as the documentation promises."""

@@ -25,7 +25,6 @@ from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.administration.connections import Closable, ConnectionRequests
 from amqp_streams.server.administration.health import About, HealthRequests
-from amqp_streams.server.administration.settings_in_force import SettingsInForce
 from amqp_streams.server.capabilities import announced, offered
 from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
@@ -36,7 +35,6 @@ from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
-from amqp_streams.server.observing.changes import Changes
 from amqp_streams.server.observing.latency import Latencies
 from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.picture import picture
@@ -48,6 +46,8 @@ from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.receipts import Wait
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.streams.steps import Steps
+from service_parts.health.changes import Changes
+from service_parts.settings.in_force import SettingsInForce
 
 PUMPS_A_TURN: Final = 64
 """How many consumer links are pumped before the loop serves its sockets again."""

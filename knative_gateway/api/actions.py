@@ -41,6 +41,8 @@ EVENTS: Final = "events"
 TRACE: Final = "trace"
 OF_SUBSCRIBERS: Final = (PAUSE, RESUME, REPLAY, REDRIVE, MATCH)
 OF_SOURCES: Final = (EVENTS, TRACE)
+CHANGES: Final = (PAUSE, RESUME, REPLAY, REDRIVE)
+"""The actions after which more or less is delivered than before."""
 POSTED: Final = (*OF_SUBSCRIBERS, *OF_SOURCES)
 _SOURCES: Final = frozenset({(EVENTING, "Broker"), (MESSAGING, "Channel"), (MESSAGING, "InMemoryChannel")})
 

@@ -1,9 +1,9 @@
 """The ASGI application: authorization, routing to documents and kinds, errors as Status objects. [io]"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from starlette.requests import ClientDisconnect, Request
@@ -12,8 +12,9 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 
 from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
+from knative_gateway.api.auditing import Audit
 from knative_gateway.api.definitions import Definitions
-from knative_gateway.api.describing.documents import Documents
+from knative_gateway.api.describing.documents import GATEWAY, Documents
 from knative_gateway.api.handlers import (
     HOLDS,
     ApiSettings,
@@ -33,6 +34,7 @@ from knative_gateway.resources.objects import timestamp
 from knative_gateway.resources.refusals import StatusError, bad_request
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.security.access import ANONYMOUS, Access, Gate, Identity, Verb
+from service_parts.health.changes import Changes
 from service_parts.networks import network_of
 
 RETRY_AFTER_S: Final = 1
@@ -42,6 +44,21 @@ _log: Final = structlog.get_logger("knative_gateway.api")
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class Health(Protocol):
+    """Answers what the gateway is and how it does."""
+
+    @property
+    def changes(self) -> Changes:
+        """What users changed recently."""
+
+    async def document(self) -> Mapping[str, object]:
+        """Return the answer.
+
+        Raises:
+          UnavailableError: it is not known now.
+        """
 
 
 class Api:
@@ -62,14 +79,23 @@ class Api:
         now_ms: Callable[[], int] = _wall_ms,
         tasks: Supervisor | None = None,
         removed: Removed = lambda _objects: None,
+        health: Health | None = None,
     ) -> None:
-        """`removed`: called with deleted objects, before the client gets its answer."""
+        """`removed`: called with deleted objects, before the client gets its answer. `health`: answers what
+        the gateway is.
+        """
         self.settings: Final = settings or ApiSettings()
         self.definitions: Final = Definitions(store, started=timestamp(now_ms()), tasks=tasks)
         self.objects: Final = Objects(store, self.definitions, self.settings.namespaces, removed=removed)
         self._handlers: Final = Handlers(
-            self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms
+            self.objects,
+            store,
+            Actions(self.objects, cursors, replays),
+            self.settings,
+            Audit(None if health is None else health.changes),
+            now_ms=now_ms,
         )
+        self._health: Final = health
         self._documents: Final = Documents()
         self._callers: Final = Callers()
         self._gate: Final = gate or Gate()
@@ -121,6 +147,8 @@ class Api:
                 ),
                 201,
             )
+        if path == GATEWAY:
+            return await self._gateway(request, identity)
         if meant is None:  # every authenticated user may read the discovery documents
             found = await self._documents.text(request, self.definitions.registry)
             if found is None:
@@ -136,6 +164,15 @@ class Api:
         # object exists.
         access.check(verb)
         return await self._handlers.answer(request, meant, kind, access)
+
+    async def _gateway(self, request: Request, identity: Identity) -> Response:
+        """Answer what the gateway is: for those who may read everything, because it shows all settings."""
+        self._gate.check(identity, Verb.READ, namespace="", what="gateway.gateway.knative.dev")
+        if self._health is None:
+            raise nowhere()
+        if request.method != "GET":
+            raise not_allowed()
+        return await answer(await self._health.document())
 
 
 class _EveryPath(BaseRoute):

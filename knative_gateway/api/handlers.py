@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from knative_gateway.api import reading
-from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
+from knative_gateway.api.actions import CHANGES, DELIVERIES, POSTED, Actions, applies
+from knative_gateway.api.auditing import Audit, place_of
 from knative_gateway.api.listing import list_text, object_document, objects_text, page, selector
 from knative_gateway.api.negotiation import form
 from knative_gateway.api.objects import Namespaces, Objects, Written
@@ -61,11 +62,13 @@ class Handlers:
         store: ResourceStore,
         actions: Actions,
         settings: ApiSettings,
+        audit: Audit,
         *,
         now_ms: Callable[[], int],
     ) -> None:
         self._objects: Final = objects
         self._actions: Final = actions
+        self._audit: Final = audit
         self._settings: Final = settings
         self._now_ms: Final = now_ms
         self.closing: Final = asyncio.Event()
@@ -107,6 +110,7 @@ class Handlers:
                     body,
                     dry_run=reading.dry_run(request),
                 )
+                self._note(access, "create", kind, made)
                 return await self._written(request, kind, made)
             case "DELETE" if target.namespace or not kind.namespaced:
                 return await self._delete_collection(request, target, kind, access)
@@ -128,7 +132,10 @@ class Handlers:
             case "DELETE" if not target.subresource:
                 options = await self._body(request)
                 meant = self._admission_request(request, target, kind, access)
-                gone = await self._objects.delete(meant, options, dry_run=reading.dry_run(request, options))
+                dry_run = reading.dry_run(request, options)
+                gone = await self._objects.delete(meant, options, dry_run=dry_run)
+                if not dry_run:
+                    self._audit.note_all(access.user, kind, [gone])
                 return await answer(_deleted(kind, gone))
             case _:
                 raise not_allowed()
@@ -189,6 +196,7 @@ class Handlers:
             dry_run=reading.dry_run(request),
             once=once,
         )
+        self._note(access, "update", kind, written)
         return await self._written(request, kind, written)
 
     async def _patch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
@@ -205,9 +213,9 @@ class Handlers:
                     [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")],
                 )
             force = request.query_params.get("force", "").lower() in {"1", "true"}
-            return await self._written(
-                request, kind, await self._objects.apply(meant, body, force=force, dry_run=dry_run)
-            )
+            applied = await self._objects.apply(meant, body, force=force, dry_run=dry_run)
+            self._note(access, "apply", kind, applied)
+            return await self._written(request, kind, applied)
         once = bool(text(body, "metadata", "resourceVersion"))
         written = await self._objects.change(
             meant,
@@ -217,6 +225,7 @@ class Handlers:
             once=once,
             grows=type_ == json_patches.JSON,
         )
+        self._note(access, "patch", kind, written)
         return await self._written(request, kind, written)
 
     async def _delete_collection(
@@ -248,6 +257,8 @@ class Handlers:
                     raise
                 continue
             gone.append(deleted)
+        if not reading.dry_run(request, options):
+            self._audit.note_all(access.user, kind, gone)
         return answered(await objects_text(kind, {"resourceVersion": str(version)}, gone))
 
     async def _action(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
@@ -255,13 +266,11 @@ class Handlers:
             return await answer(await self._actions.deliveries(kind, target.namespace, target.name))
         if request.method == "POST" and target.subresource in POSTED:
             options = await self._body(request)
-            return await answer(
-                await self._actions.act(
-                    self._admission_request(request, target, kind, access, plain=True),
-                    target.subresource,
-                    options,
-                )
-            )
+            meant = self._admission_request(request, target, kind, access, plain=True)
+            done = await self._actions.act(meant, target.subresource, options)
+            if target.subresource in CHANGES:
+                self._audit.note(access.user, target.subresource, kind, (target.namespace, target.name))
+            return await answer(done)
         raise not_allowed()
 
     async def _body(self, request: Request) -> object:
@@ -283,6 +292,10 @@ class Handlers:
             defaults=self._settings.defaults,
             check_reference=access.check_reference,
         )
+
+    def _note(self, access: Access, what: str, kind: Kind, written: Written) -> None:
+        if written.stored:
+            self._audit.note(access.user, what, kind, place_of(written.object))
 
     async def _written(self, request: Request, kind: Kind, written: Written) -> Response:
         wanted = form(request.headers.get("accept", ""))

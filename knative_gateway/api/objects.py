@@ -46,11 +46,12 @@ class Namespaces(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a write. `made`: the object was created."""
+    """The result of a write. `made`: the object was created. `stored`: the write changed something."""
 
     object: Object
     warnings: tuple[str, ...] = ()
     made: bool = False
+    stored: bool = False
 
 
 class Objects:
@@ -129,9 +130,10 @@ class Objects:
                 raise already_exists(request.kind.group, request.kind.plural, name)
             return Written(admitted.object, admitted.warnings, made=True)
         try:
-            return Written(await self._put(request, admitted.object, name, 0), admitted.warnings, made=True)
+            stored = await self._put(request, admitted.object, name, 0)
         except ConflictError:
             raise already_exists(request.kind.group, request.kind.plural, name) from None
+        return Written(stored, admitted.warnings, made=True, stored=True)
 
     async def change(
         self,
@@ -264,7 +266,7 @@ class Objects:
                 )
             except ConflictError:
                 continue
-            return Written(stored, admitted.warnings, made=old is None)
+            return Written(stored, admitted.warnings, made=old is None, stored=True)
         raise outdated(kind.group, kind.plural, request.name)
 
     async def _put(self, request: Request, object_: Object, name: str, expected: int) -> Object:

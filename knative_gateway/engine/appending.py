@@ -6,7 +6,7 @@ waiting time are bounded. A log that is unavailable or slow fails only its own a
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -91,6 +91,15 @@ class Appender:
         self._limits: Final = limits or AppendLimits()
         self._queues: Final[dict[str, _AppendQueue]] = {}
         self._total: Final = _Total(self._limits)
+
+    @property
+    def pending(self) -> Mapping[str, tuple[int, int]]:
+        """How many events and bytes have no outcome, and how many may have none."""
+        total = self._total
+        return {
+            "pendingEvents": (total.events, total.events_max),
+            "pendingBytes": (total.bytes, total.bytes_max),
+        }
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
         """Store one message. It is durable when the returned coroutine returns.

@@ -104,6 +104,11 @@ class AmqpEventLog:
         return self._client
 
     @property
+    def pending(self) -> Mapping[str, tuple[int, int]]:
+        """How many events and bytes are not durable yet, and how many of all logs may be."""
+        return self._appender.pending
+
+    @property
     def connected(self) -> bool:
         """Whether the connection to the node exists now."""
         return self._client.connected

@@ -92,6 +92,11 @@ class HttpServer:
         self._cut = 0
         self._shed_reported_s = -SHED_REPORT_S
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._service.connections)
+
     async def open(self, listener: Listener) -> None:
         """Listen on one address.
 

@@ -7,8 +7,10 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from knative_gateway.errors import GatewayError, UnavailableError
 from knative_gateway.running.channel import Channel, Message
@@ -21,8 +23,32 @@ SILENT_S: Final = 15.0
 """A parent that has not answered for this time is a problem."""
 FIGURES_S_MAX: Final = 10.0
 """How long a worker waits for the metrics of all workers."""
+INQUIRY_S_MAX: Final = 3.0
+"""How long a worker waits for what the others know about themselves."""
 WORDS_MAX: Final = 1_000
 """Characters of a problem that are sent to other processes."""
+
+
+class Told(NamedTuple):
+    """What the parent and the workers say about themselves, packed. `silent`: workers that did not answer."""
+
+    about: bytes
+    vitals: Sequence[bytes]
+    silent: Sequence[int]
+
+
+@dataclass(slots=True)
+class _Inquiry:
+    """One that has begun. `awaited`: workers whose answers are missing; None: the parent has not said."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    about: bytes = b""
+    awaited: set[int] | None = None
+    vitals: dict[int, bytes] = field(default_factory=dict)
+
+    def look(self) -> None:
+        if self.awaited is not None and self.awaited <= self.vitals.keys():
+            self.done.set()
 
 
 class Member(Protocol):
@@ -37,6 +63,9 @@ class Member(Protocol):
 
     async def packed(self) -> bytes:
         """Return the metrics of this worker, packed."""
+
+    async def vitals(self) -> bytes:
+        """Return what this worker knows about itself, packed."""
 
     def lead(self) -> None:
         """Lead from now on."""
@@ -72,6 +101,7 @@ class ParentLink:
     - `leads`: whether this worker is the leader.
     - `first`: whether this worker is the first one since the gateway was started.
     - `problem`: why the gateway as a whole is not ready.
+    - `number`: of this worker.
     """
 
     several = True
@@ -82,6 +112,7 @@ class ParentLink:
         *,
         leads: bool,
         settings: bytes,
+        number: int = 0,
         words: Callable[[str], str] = str,
         files: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
@@ -90,6 +121,7 @@ class ParentLink:
         locked.
         """
         self.files: Final[Mapping[str, Sequence[int]]] = files or {}
+        self.number: Final = number
         self.leads = self.first = leads
         self.settings = settings
         self.problem: str | None = "the workers have not reported yet"
@@ -100,6 +132,7 @@ class ParentLink:
         self._member: Member | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._figures: asyncio.Future[bytes] | None = None
+        self._inquiry: _Inquiry | None = None
         self._heard_s = 0.0
 
     def join(self, member: Member) -> Self:
@@ -161,12 +194,34 @@ class ParentLink:
             message = "the parent process does not answer"
             raise UnavailableError(message) from None
 
+    async def inquire(self) -> Told:
+        """Return what the parent and all workers know about themselves. One inquiry at a time.
+
+        Raises:
+            UnavailableError: the parent does not answer.
+        """
+        assert self._channel is not None
+        assert self._inquiry is None
+        inquiry = self._inquiry = _Inquiry()
+        try:
+            self._channel.send("inquire")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INQUIRY_S_MAX):
+                    await inquiry.done.wait()
+        finally:
+            self._inquiry = None
+        if inquiry.awaited is None:
+            message = "the parent process does not answer"
+            raise UnavailableError(message)
+        silent = sorted(inquiry.awaited - inquiry.vitals.keys())
+        return Told(inquiry.about, list(inquiry.vitals.values()), silent)
+
     async def _receive(self, channel: Channel) -> None:
         answering: set[asyncio.Task[None]] = set()
         while (message := await channel.receive()) is not None:
             self._heard_s = asyncio.get_running_loop().time()
-            if message.kind == "collect":
-                task = asyncio.create_task(self._answer(channel))
+            if message.kind in {"collect", "examine"}:
+                task = asyncio.create_task(self._answer(channel, message))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
             else:
@@ -183,6 +238,13 @@ class ParentLink:
                 self.problem, self._trouble = message.fields["problem"], message.fields["trouble"]
             case "figures" if self._figures is not None and not self._figures.done():
                 self._figures.set_result(message.payload)
+            case "about" if self._inquiry is not None:
+                self._inquiry.about = message.payload
+                self._inquiry.awaited = set(message.fields["workers"])
+                self._inquiry.look()
+            case "vitals" if self._inquiry is not None:
+                self._inquiry.vitals[message.fields["worker"]] = message.payload
+                self._inquiry.look()
             case "wrote":
                 member.notice()
             case "lead":
@@ -192,9 +254,12 @@ class ParentLink:
                 self.settings = message.payload
                 member.reload()
 
-    async def _answer(self, channel: Channel) -> None:
+    async def _answer(self, channel: Channel, message: Message) -> None:
         assert self._member is not None
-        channel.send("figures", await self._member.packed())
+        if message.kind == "collect":
+            channel.send("figures", await self._member.packed())
+        else:
+            channel.send("vitals", await self._member.vitals(), to=message.fields["to"])
 
     async def _report(self, channel: Channel) -> None:
         loop, member = asyncio.get_running_loop(), self._member

@@ -79,6 +79,11 @@ class Access:
         self._namespace: Final = namespace
         self._what: Final = what
 
+    @property
+    def user(self) -> str:
+        """The name of the user. Raises UnauthenticatedError: the token is not valid any more."""
+        return self._gate.identify(self._authorization).user
+
     def check(self, verb: Verb) -> None:
         """Require the permission.
 

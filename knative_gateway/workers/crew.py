@@ -35,10 +35,12 @@ class Crew(Collector):
         *,
         inherited: Sequence[int] = (),
         files: Mapping[str, Sequence[int]] | None = None,
+        about: Callable[[int], bytes] = lambda _restarts: b"",
         supervision: Supervision | None = None,
     ) -> None:
         """`settings` returns the settings of a worker that is started now. `inherited`: descriptors that
-        workers keep open. `files`: the files of the state database.
+        workers keep open. `files`: the files of the state database. `about` returns what the parent knows
+        about the gateway, given how often workers were started again.
         """
         self.ready: Final = asyncio.Event()
         """Set when all workers are ready for the first time."""
@@ -48,6 +50,7 @@ class Crew(Collector):
         self._settings: Final = settings
         self._inherited: Final = tuple(inherited)
         self._files: Final = files or {}
+        self._about: Final = about
         self._supervision: Final = supervision or Supervision(workers)
         self.gathering: Final = Gathering(self)
         self._channels: Final[dict[int, Channel]] = {}
@@ -207,6 +210,17 @@ class Crew(Collector):
                 self._keep(self.gathering.asked(number))
             case "figures":
                 self.gathering.came(number, message.payload)
+            case "inquire":
+                self._inquire(number)
+            case "vitals" if (asking := self._channels.get(message.fields["to"])) is not None:
+                asking.send("vitals", message.payload, worker=number)
+
+    def _inquire(self, number: int) -> None:
+        """A worker wants to know how all are: the parent passes on what they say."""
+        about = self._about(sum(self._supervision.restarts))
+        self._channels[number].send("about", about, workers=list(self._channels))
+        for channel in self._channels.values():
+            channel.offer("examine", to=number)
 
     # -- regular work
 

@@ -35,6 +35,7 @@ def main(descriptor: int) -> int:
             end,
             leads=boot.fields["leads"],
             settings=boot.payload,
+            number=boot.fields["worker"],
             words=files.words,
             files=boot.fields["files"],
         )

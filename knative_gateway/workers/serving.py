@@ -19,6 +19,8 @@ from prometheus_client.registry import Collector
 from knative_gateway.config import GatewaySettings
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.errors import ConfigError, GatewayError, InUseError, UnavailableError
+from knative_gateway.health.asking import about
+from knative_gateway.health.facts import packed as packed_about
 from knative_gateway.reloading import warn_of_restart
 from knative_gateway.running.console import running_console
 from knative_gateway.running.figures import embedded_starts
@@ -31,6 +33,8 @@ from knative_gateway.workers.reserving import reserved
 from knative_gateway.workers.shares import share
 from service_parts.console_child import ConsoleChild
 from service_parts.event_loop import server_runner
+from service_parts.health import machine
+from service_parts.settings.in_force import Shown
 from service_parts.settings.listeners import Listener
 
 Addresses = dict[str, list[str]]
@@ -48,7 +52,13 @@ _USAGE_ERROR: Final = 2
 log = structlog.get_logger("knative_gateway")
 
 
-def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
+def run(
+    settings: GatewaySettings,
+    *,
+    ready: Ready | None = None,
+    reread: Reread | None = None,
+    shown: Shown | None = None,
+) -> int:
     """Run the workers until SIGTERM or SIGINT. Returns the exit status. See `knative_gateway.server.run`.
 
     Raises:
@@ -57,7 +67,8 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     deadline = Deadline()
     try:
         with server_runner() as runner:
-            return runner.run(Parent(settings, ready=ready, reread=reread, deadline=deadline).serve())
+            parent = Parent(settings, ready=ready, reread=reread, shown=shown, deadline=deadline)
+            return runner.run(parent.serve())
     finally:
         deadline.disarm()
 
@@ -66,8 +77,15 @@ class Parent:
     """The parent process."""
 
     def __init__(
-        self, settings: GatewaySettings, *, ready: Ready | None, reread: Reread | None, deadline: Deadline
+        self,
+        settings: GatewaySettings,
+        *,
+        ready: Ready | None,
+        reread: Reread | None,
+        deadline: Deadline,
+        shown: Shown | None = None,
     ) -> None:
+        self._about: Final = about(shown)
         self._settings: Final = settings
         self._ready: Final = ready or (lambda _addresses: None)
         self._reread: Final = reread or (lambda: settings)
@@ -122,6 +140,7 @@ class Parent:
                 self._of_worker,
                 inherited=() if lock is None else (lock.descriptor,),
                 files={} if lock is None else lock.files,
+                about=self._known,
             )
             if self._node is not None:
                 crew.gathering.registry.register(_NodeStarts(self._node))
@@ -171,6 +190,12 @@ class Parent:
             changed["console"] = console.model_copy(update={"listen": self._console_at})
         return packed(settings.model_copy(update=changed), self._files)
 
+    def _known(self, restarts: int) -> bytes:
+        """Return what this process knows about the gateway, packed."""
+        starts = None if self._node is None else self._node.starts
+        known = self._about.known(memory=machine.memory_bytes(), node_starts=starts, restarts=restarts)
+        return packed_about(known)
+
     def _reload(self) -> None:
         """SIGHUP: read settings, certificates, tokens and rules again, and hand them to the workers.
 
@@ -188,10 +213,11 @@ class Parent:
             _check(renewed, files)
         except GatewayError as error:
             log.error("gateway_not_reloaded", reason=str(error))
+            self._about.not_reloaded(str(error))
             return
         self._renewed, self._files = renewed, files
         self._crew.reload(self._of_worker())
-        warn_of_restart(self._settings, settings)
+        self._about.reloaded(warn_of_restart(self._settings, settings))
 
     def _with_new(self, settings: GatewaySettings) -> GatewaySettings:
         """Return the settings of the start with what a reload changes."""

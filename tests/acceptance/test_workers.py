@@ -3,6 +3,7 @@ metrics.
 """
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -123,6 +124,20 @@ def test_metrics_are_one_set_and_counters_do_not_fall_when_a_worker_is_killed(
     for name, earlier in before.items():
         assert _metric(gateway, name) >= earlier + 60
     _until(lambda: _metric(gateway, "leaders ") == 1)
+
+
+def test_any_worker_says_how_all_are(gateway: GatewayProcess) -> None:
+    restarts = _metric(gateway, "worker_restarts_total{")
+    os.kill(_workers(gateway)[0], signal.SIGKILL)
+    _until(lambda: _metric(gateway, "worker_restarts_total{") == restarts + 1)
+    _until(lambda: _get(gateway, "/readyz")[0] == 200)
+    for _ in range(2 * WORKERS):  # the kernel chooses the worker of each connection
+        found = json.loads(_get(gateway, "/apis/gateway.knative.dev/v1/gateway")[1])
+        assert {each["pid"] for each in found["workers"]} == set(_workers(gateway))
+        assert sum(each["leads"] for each in found["workers"]) == 1
+        assert found["figures"]["uses"]["connections"]["limit"] == pytest.approx(10_000, abs=WORKERS)
+        assert "worker-restarts" in {each["code"] for each in found["warnings"]}
+        assert {each["name"] for each in found["settings"]} >= {"workers", "limits.connections"}
 
 
 def test_the_next_leader_creates_and_deletes_logs_and_every_worker_serves_them(

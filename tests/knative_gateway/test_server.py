@@ -21,6 +21,7 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.errors import ConfigError
+from knative_gateway.running import opening
 from knative_gateway.running.stopping import cancelled
 from knative_gateway.server import Addresses, Gateway, serve
 from tests.knative_gateway.asking import BINARY, BROKER
@@ -299,7 +300,7 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
 async def test_a_broker_whose_log_the_node_refuses_does_not_delay_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "OPEN_S_MAX", 3600.0)
+    monkeypatch.setattr(opening, "OPEN_S_MAX", 3600.0)
     ensure = AmqpEventLog.ensure
 
     async def odd(logs: AmqpEventLog, log: str, *, partitions: int, retention_ms: int | None) -> int:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from web_console.gateway import mapping, receiving, sources, trying
+from web_console.gateway import health, mapping, receiving, sources, trying
 from web_console.gateway.api import ApiError, AwayError, status_of
 from web_console.gateway.session import away_words, log_in
 from web_console.product import Product
@@ -17,6 +17,8 @@ from web_console.views.requests import console_of, end_session, problem, with_se
 def _routes() -> Sequence[BaseRoute]:
     return [
         Route("/map", with_session(mapping.show)),
+        Route("/health", with_session(health.show)),
+        Route("/health/stream", with_session(health.stream)),
         Route("/map/figures", with_session(mapping.figures)),
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.show)),
         Route("/map/trigger/{namespace}/{name}/filters", with_session(trying.attempt), methods=["POST"]),
@@ -42,7 +44,7 @@ async def _away(request: Request, error: AwayError) -> Response:
 
 GATEWAY: Final = Product(
     noun="gateway",
-    views=(("map", "Map"),),
+    views=(("map", "Map"), ("health", "Health")),
     has_users=False,
     log_in=log_in,
     routes=_routes,

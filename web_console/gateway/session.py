@@ -10,6 +10,11 @@ from web_console.sessions.visitor import Visitor
 from web_console.settings import ConsoleSettings
 
 _WHO: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_MAY: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+HEALTH: Final = "/apis/gateway.knative.dev/v1/gateway"
+"""What a gateway says about itself."""
+ADMINISTRATION: Final = frozenset({"health"})
+"""The views for people who may read everything."""
 _NAME_MAX: Final = 200
 
 
@@ -39,20 +44,35 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewayS
     try:
         if await _user(_api(settings, None)) is not None:
             # The gateway needs no token. A session with any token would have the same rights.
-            return GatewaySession(_api(settings, None), None, csrf)
+            return await _begun(GatewaySession(_api(settings, None), None, csrf))
         if login.token is None:
             message = "The gateway needs a token."
             raise LoginError(message, 401)
         api = _api(settings, login.token.strip(), login.tokens)
         user = await _user(api)
+        if user is not None:
+            return await _begun(GatewaySession(api, user, csrf, login.tokens))
     except (ApiError, ValueError) as error:
         raise LoginError(str(error), 400) from error
     except AwayError as error:
         raise LoginError(away_words(settings.url, error), 503) from error
-    if user is None:
-        message = "The gateway does not accept this token."
-        raise LoginError(message, 401)
-    return GatewaySession(api, user, csrf, login.tokens)
+    message = "The gateway does not accept this token."
+    raise LoginError(message, 401)
+
+
+async def _begun(session: GatewaySession) -> GatewaySession:
+    """Hide the views for which the person lacks the right."""
+    asked = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {"verb": "get", "group": "gateway.knative.dev", "resource": "gateway"}
+        },
+    }
+    found = (await session.api.post(_MAY, asked)).get("status")
+    if not (isinstance(found, dict) and found.get("allowed") is True):
+        session.hidden = ADMINISTRATION
+    return session
 
 
 def _api(settings: ConsoleSettings, token: str | None, tokens: Tokens | None = None) -> Api:

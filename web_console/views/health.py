@@ -43,6 +43,7 @@ async def stream(request: Request, session: Session) -> Response:
         return console_of(request).render(
             "health_part.html",
             root=root_of(request),
+            product=console_of(request).product,
             node=asked.answer,
             rows=figure_rows(asked.answer, {name: trend.values for name, trend in asked.trends.items()}),
             gone="" if asked.error is None else sentence(asked.error),

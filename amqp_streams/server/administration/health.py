@@ -14,15 +14,12 @@ from amqp_streams import __version__, names
 from amqp_streams.config import NodeSettings
 from amqp_streams.node.requests import Operations
 from amqp_streams.policy import Right
-from amqp_streams.server.administration import machine
-from amqp_streams.server.administration.settings_in_force import SettingsInForce
-from amqp_streams.server.administration.warnings import Facts, Few, Warned, skew_of, warnings
+from amqp_streams.server.administration.warnings import Facts, Few, skew_of, warnings
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.link import AnyLink
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.server.links.turns import Turns
-from amqp_streams.server.observing.changes import Change, Changes
 from amqp_streams.server.observing.latency import Latencies
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import Store, StoredLog, StoreFacts, Use
@@ -31,7 +28,11 @@ from amqp_streams.streams.access import ANY_LOG
 from amqp_streams.streams.management import Answer, Request, RequestError
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.types import Value
+from service_parts.health import machine
+from service_parts.health.changes import Change, Changes
+from service_parts.health.warned import Warned
 from service_parts.networks import is_this_machine
+from service_parts.settings.in_force import SettingsInForce
 from service_parts.settings.showing import InForce
 
 ROWS_A_STEP: Final = 50

@@ -1,7 +1,4 @@
-"""What an operator should look at before it stops the node, each with its remedy. Decides; does no I/O.
-
-Law: a warning is a fact that the node knows now. It disappears when the fact does.
-"""
+"""What an operator should look at before it stops the node, each with its remedy. Decides; does no I/O."""
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,31 +8,23 @@ from typing import Final, Generic, TypeVar
 
 from amqp_streams import names
 from amqp_streams.storage.ports import PartitionFacts, Use
+from service_parts.health.warned import (
+    NEARLY,
+    Warned,
+    counted,
+    is_nearly_full,
+    of_certificate,
+    of_descriptors,
+    space,
+)
 
 NAMED_MAX: Final = 5
 """How many logs, partitions or users one warning names. The others are counted."""
-NEARLY: Final = 0.8
-"""The used share of a limit from which on it is nearly reached."""
-DISK_SHARE: Final = 0.1
-DISK_BYTES: Final = 10 << 30
-"""The disk is nearly full with less than a tenth of its space free, if that is less than 10 GiB."""
-EXPIRES_MS: Final = 14 * 24 * 3600 * 1000
 SKEW: Final = 4.0
 """A log is skewed if one partition has this many times the mean."""
 SKEW_EVENTS_MIN: Final = 10_000
-_MIB: Final = 1 << 20
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """One warning. `code`: a word for programs. `is_error`: the node does not work as it should."""
-
-    code: str
-    text: str
-    remedy: str
-    is_error: bool = False
 
 
 class Few(Generic[T]):
@@ -114,28 +103,22 @@ def _service(facts: Facts) -> Iterator[Warned]:
         users = _some(facts.throttled, facts.throttled.count, lambda each: f"{each[0]} ({each[1]})")
         yield Warned(
             "quota",
-            f"{_count(links, 'link waits', 'links wait')} for a quota of the user: {users}.",
+            f"{counted(links, 'link waits', 'links wait')} for a quota of the user: {users}.",
             "nothing if the quotas are as intended; else raise quotas.NAME.bytes_in or bytes_out, and reload",
         )
 
 
 def _space(facts: Facts) -> Iterator[Warned]:
     free, size = facts.disk_free, facts.disk_size
-    if free is not None and size is not None and free < min(DISK_SHARE * size, DISK_BYTES):
+    if free is not None and size is not None and is_nearly_full(free, size):
         yield Warned(
             "disk",
-            f"The disk has {_mib(free)} free of {_mib(size)}. With less than {_mib(facts.disk_reserve)} the"
-            " node accepts no events.",
+            f"The disk has {space(free)} free of {space(size)}. With less than"
+            f" {space(facts.disk_reserve)} the node accepts no events.",
             "free space, shorten the retention of logs, or delete a log",
             is_error=free < facts.disk_reserve,
         )
-    used, most = facts.descriptors, facts.descriptors_max
-    if used is not None and most is not None and used >= NEARLY * most:
-        yield Warned(
-            "descriptors",
-            f"{used:,} of {most:,} file descriptors are in use.",
-            "raise the limit of open files of the process (LimitNOFILE of systemd, ulimit -n), and restart",
-        )
+    yield from of_descriptors(facts.descriptors, facts.descriptors_max)
 
 
 def _limits(facts: Facts) -> Iterator[Warned]:
@@ -164,7 +147,7 @@ def _data(facts: Facts) -> Iterator[Warned]:
         named = _some(stopped, stopped.count, lambda each: f"{each[0]}/{each[1]} ({each[2]})")
         yield Warned(
             "partition-stopped",
-            f"{_count(stopped.count, 'partition accepts', 'partitions accept')} no events: {named}.",
+            f"{counted(stopped.count, 'partition accepts', 'partitions accept')} no events: {named}.",
             "correct the fault of the disk, then restart the node; the stored events stay readable",
             is_error=True,
         )
@@ -192,16 +175,11 @@ def _data(facts: Facts) -> Iterator[Warned]:
 
 
 def _settings(facts: Facts) -> Iterator[Warned]:
-    expires = facts.certificate_expires_ms
-    if expires is not None and expires - facts.now_ms < EXPIRES_MS:
-        left = expires - facts.now_ms
-        when = f"expires in {_count(left // 86_400_000, 'day', 'days')}" if left > 0 else "has expired"
-        yield Warned(
-            "certificate",
-            f"The certificate of the TLS listeners {when}.",
-            "replace the files of tls.certificate and tls.key, then reload the node (SIGHUP)",
-            is_error=left <= 0,
-        )
+    yield from of_certificate(
+        facts.certificate_expires_ms,
+        facts.now_ms,
+        remedy="replace the files of tls.certificate and tls.key, then reload the node (SIGHUP)",
+    )
     if facts.reload_failed:
         yield Warned(
             "reload",
@@ -245,14 +223,6 @@ def _some(items: Iterable[T], count: int, words: Callable[[T], str]) -> str:
     """The first of `count` items. The others are neither read nor written."""
     more = f" and {count - NAMED_MAX:,} more" if count > NAMED_MAX else ""
     return ", ".join(map(words, islice(items, NAMED_MAX))) + more
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size // _MIB:,} MiB"
 
 
 def _seconds(ms: int) -> str:

@@ -10,8 +10,8 @@ from typing import Final
 import structlog
 
 from amqp_streams import names
-from amqp_streams.server.observing.changes import Changes
 from amqp_streams.streams.management import FORBIDDEN, Answer, Request
+from service_parts.health.changes import Changes
 
 LINES_MAX: Final = 20
 """How many lines about refusals are written in WINDOW_MS. The first line of the next window contains how many

@@ -5,14 +5,18 @@ from typing import Final
 
 from starlette.requests import Request
 
+from knative_gateway.api.actions import GROUP_VERSION
 from knative_gateway.api.describing import discovery, openapi, openapi_v2
 from knative_gateway.api.stepping import in_thread, json_text
 from knative_gateway.resources.kinds import BUILT_IN, Registry
 
+GATEWAY: Final = f"/apis/{GROUP_VERSION}/gateway"
+"""What the gateway is and how it does: `kubectl get --raw` shows it."""
 PATHS: Final = (
     "/api",
     "/api/v1",
     "/apis",
+    GATEWAY,
     "/healthz",
     "/metrics",
     "/openapi.json",

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from knative_gateway.api.actions import GROUP_VERSION
 from knative_gateway.resources.objects import Object
 
 _CODES: Final = {
@@ -57,10 +58,22 @@ def _plain(summary: str) -> Object:
     return {"get": {"summary": summary, "tags": ["operation"], "responses": answers, "security": [{}]}}
 
 
+def _gateway() -> Object:
+    answers: Object = {
+        "200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}},
+        "401": {"description": _CODES["401"]},
+        "403": {"description": "the user of this token may not read everything"},
+        "503": {"description": "not known now; the message says why"},
+    }
+    summary = "The gateway: whether it is ready, figures, warnings with remedies, settings, recent changes."
+    return {"get": {"summary": summary, "tags": ["operation"], "responses": answers}}
+
+
 INGRESS: Final[Object] = {
     "/broker/{namespace}/{name}": _address("Broker"),
     "/channel/{namespace}/{name}": _address("Channel"),
     "/healthz": _plain("Whether the process is alive."),
     "/readyz": _plain("Whether the gateway is ready; 503 with the reason if not."),
     "/metrics": _plain("Metrics for Prometheus."),
+    f"/apis/{GROUP_VERSION}/gateway": _gateway(),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from knative_gateway.cli.settings import PREFIX, file_contents, gateway_settings
+from knative_gateway.cli.settings import PREFIX, checked_settings, file_contents, gateway_settings
 from service_parts.command_line.serving import (
     console_options,
     given_flags,
@@ -16,6 +16,7 @@ from service_parts.command_line.serving import (
     started,
 )
 from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.showing import in_force
 
 _setting = setting_option(PREFIX)
 
@@ -151,4 +152,9 @@ def serve(
         from knative_gateway.server import run  # noqa: PLC0415
 
     with started(settings.log_format, settings.log_level, ready_file=ready_file, ready_fd=ready_fd) as ready:
-        return run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))
+        return run(
+            settings,
+            ready=ready,
+            reread=partial(gateway_settings, given, os.environ, config),
+            shown=lambda: in_force(file_contents(), checked_settings(given, os.environ, config)),
+        )

@@ -1,5 +1,6 @@
 """`knative-gateway status`: whether a gateway is up and ready, its version and what it serves."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from service_parts.command_line.program import DONE, FAILED
 from service_parts.command_line.wording import printable_json
 
 _KINDS: Final = ("Broker", "Trigger", "Channel", "Subscription")
+_GATEWAY: Final = "/apis/gateway.knative.dev/v1/gateway"
 _PAUSED: Final = "knative-gateway/paused"
 
 
@@ -20,7 +22,8 @@ _PAUSED: Final = "knative-gateway/paused"
 @asks_gateway
 def status(*, client: Client, as_json: bool) -> int:
     """Show whether a gateway is up and ready, its version, and how many of its resources are not ready or
-    paused. Exits with 1 if the gateway is down or not ready.
+    paused. A user who may read everything also sees warnings with remedies, of the gateway and of its log
+    node; --json adds figures, settings and recent changes. Exits with 1 if the gateway is down or not ready.
 
     \b
     Examples:
@@ -34,6 +37,9 @@ def status(*, client: Client, as_json: bool) -> int:
         found |= {"up": False, "reason": str(error)}
     else:
         found |= {"up": True, "ready": reason is None, "not_ready": reason} | _served(client)
+        health = _health(client)
+        if health is not None:
+            found["health"] = health
     if as_json:
         click.echo(printable_json(found))
     else:
@@ -51,6 +57,22 @@ def _served(client: Client) -> dict[str, Any]:
             if counts is not None:
                 counted[resource.plural] = counts
     return {"version": text(version, "gitVersion").rpartition("knative-gateway-")[2], "resources": counted}
+
+
+def _health(client: Client) -> Mapping[str, Any] | None:
+    """Return what the gateway says about itself; None: the user may not see it, or it is not known now."""
+    try:
+        return client.ask("GET", _GATEWAY)[1]
+    except GatewayError:
+        return None
+
+
+def _warning_lines(health: object) -> Iterator[str]:
+    for path, of in ((("warnings",), ""), (("node", "warnings"), "log node: ")):
+        for each in entries(health, *path):
+            level = "error" if child(each).get("error") else "warning"
+            yield f"{level}: {of}{text(each, 'text')}"
+            yield f"  remedy: {text(each, 'remedy')}"
 
 
 def _counted(client: Client, resource: Resource) -> dict[str, int] | None:
@@ -92,3 +114,5 @@ def _print(found: dict[str, Any]) -> None:
             lines.append((plural, f"{counts['count']:,}{more}"))
     for name, value in lines:
         click.echo(f"{name + ':':15}{value}")
+    for line in _warning_lines(found.get("health")):
+        click.echo(line)

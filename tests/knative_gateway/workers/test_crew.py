@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
-from knative_gateway.errors import ConfigError
+from knative_gateway.errors import ConfigError, UnavailableError
 from knative_gateway.running import parent
 from knative_gateway.running.channel import Channel
-from knative_gateway.running.parent import ParentLink
+from knative_gateway.running.parent import ParentLink, Told
 from knative_gateway.workers import crew as module
 from knative_gateway.workers.crew import Crew
 from knative_gateway.workers.supervision import GiveUp, Supervision, Times
@@ -24,6 +24,9 @@ class Member:
 
     async def packed(self) -> bytes:
         return b""
+
+    async def vitals(self) -> bytes:
+        return b"well"
 
     def lead(self) -> None:
         pass
@@ -42,7 +45,7 @@ class OneProcess(Crew):
         self, workers: int, error: Exception | None = None, supervision: Supervision | None = None
     ) -> None:
         """`error`: why no worker can start."""
-        super().__init__(workers, lambda: b"", supervision=supervision)
+        super().__init__(workers, lambda: b"", supervision=supervision, about=lambda count: b"%d" % count)
         self.links: dict[int, ParentLink] = {}
         self.error = error
 
@@ -112,5 +115,23 @@ async def test_a_worker_that_hangs_is_named_by_the_others_and_its_metrics_are_no
         while crew.ask() != [0]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert crew.links[0].trouble is None
+    await crew.stop(0.0)
+    await asyncio.sleep(0)
+
+
+async def test_a_worker_learns_how_all_are_and_which_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew = OneProcess(3)
+    crew.start()
+    await asyncio.wait_for(crew.ready.wait(), 60)
+    told = await crew.links[1].inquire()
+    assert told == Told(b"0", [b"well"] * 3, [])
+    monkeypatch.setattr(parent, "INQUIRY_S_MAX", 0.2)
+    crew.links[2]._tasks[0].cancel()  # it reads nothing more
+    first, second = await asyncio.gather(crew.links[0].inquire(), crew.links[1].inquire())
+    assert (first.vitals, first.silent) == ([b"well"] * 2, [2])
+    assert second.silent == [2]
+    crew._channels.clear()
+    with pytest.raises(UnavailableError, match="the parent process does not answer"):
+        await crew.links[0].inquire()
     await crew.stop(0.0)
     await asyncio.sleep(0)

@@ -9,9 +9,9 @@ import pytest
 from amqp_streams import server
 from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError
-from amqp_streams.server.administration.settings_in_force import Shown
 from service_parts import logging_setup
 from service_parts.settings.choices import LogLevel
+from service_parts.settings.in_force import Shown
 from tests.amqp_streams.cli.conftest import Run
 
 Ready = Callable[[dict[str, list[str]]], None]

@@ -10,13 +10,13 @@ from amqp_streams.config import Limits
 from amqp_streams.errors import StorageError
 from amqp_streams.policy import Quota
 from amqp_streams.server.administration.health import PARTITIONS_A_STEP, ROWS_A_STEP, HealthRequests
-from amqp_streams.server.administration.settings_in_force import SettingsInForce
 from amqp_streams.server.administration.warnings import NAMED_MAX
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.reload import Reloaded, note_reload, reload_parts, reload_settings
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
+from service_parts.settings.in_force import SettingsInForce
 from service_parts.settings.showing import InForce
 from tests.amqp_streams.server.administration.asking import ask, body_of, rule
 

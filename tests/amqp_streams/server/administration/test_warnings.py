@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from amqp_streams.server.administration.warnings import (
-    DISK_BYTES,
-    DISK_SHARE,
-    EXPIRES_MS,
     NAMED_MAX,
-    NEARLY,
     SKEW,
     SKEW_EVENTS_MIN,
     Facts,
@@ -19,6 +15,7 @@ from amqp_streams.server.administration.warnings import (
     warnings,
 )
 from amqp_streams.storage.ports import PartitionFacts, Use
+from service_parts.health.warned import DISK_BYTES, DISK_SHARE, EXPIRES_MS, NEARLY
 
 NOW = 1_700_000_000_000
 GIB = 1 << 30

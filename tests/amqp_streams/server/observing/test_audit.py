@@ -9,10 +9,10 @@ from amqp_streams import names
 from amqp_streams.policy import AccessRule
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.server.observing.audit import LINES_MAX, WINDOW_MS, Audit
-from amqp_streams.server.observing.changes import Changes
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
+from service_parts.health.changes import Changes
 from tests.amqp_streams.server.test_access_walk import Room
 
 

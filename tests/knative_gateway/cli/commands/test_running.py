@@ -192,6 +192,7 @@ def test_status_counts_what_is_not_ready_or_paused(run: Run) -> None:
     shown = run("status").stdout
     assert "ready:         yes\n" in shown
     assert "1 paused" in shown
+    assert "PAUSE" in {each["what"] for each in found["health"]["changes"]}
     down = run("status", "--server", "http://127.0.0.1:1", "--json", status=1).stdout
     assert json.loads(down)["up"] is False
     assert "up:            no: http://127.0.0.1:1 cannot be reached" in (

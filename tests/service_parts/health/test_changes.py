@@ -1,6 +1,6 @@
 """The ring of changes is bounded, and the newest one comes first."""
 
-from amqp_streams.server.observing.changes import CHANGES_MAX, Change, Changes
+from service_parts.health.changes import CHANGES_MAX, Change, Changes
 
 
 def test_the_latest_changes_are_kept_newest_first() -> None:

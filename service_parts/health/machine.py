@@ -5,13 +5,12 @@ Law: a figure that the system does not report is None: it never fails an answer.
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from amqp_streams.streams.steps import Steps
 from service_parts.certificate_expiry import expires_at
 
 NAMES_A_STEP: Final = 500
@@ -47,7 +46,7 @@ def memory_bytes() -> int | None:
         return None
 
 
-def open_files() -> Steps[int | None]:
+def open_files() -> Generator[None, None, int | None]:
     """How many descriptors of files and sockets the process has, counted in steps."""
     count = 0
     with suppress(OSError):

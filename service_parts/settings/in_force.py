@@ -1,4 +1,4 @@
-"""The settings that are in force, and where each comes from, as the node answers them.
+"""The settings that are in force, and where each comes from, as a service answers them.
 
 Law: a value is shown as `config show` shows it: passwords are masked before the rows come here. After a
 reload, only settings that take effect at once change.
@@ -18,7 +18,7 @@ Shown = Callable[[], Sequence[InForce]]
 class SettingsInForce:
     """The rows. `read`: reads flags, environment and file again; None: the program gave settings as values.
 
-    `at_once`: the settings that a reload changes, by their names in a file.
+    `at_once`: the settings and tables that a reload changes, by their names in a file.
     """
 
     def __init__(self, read: Shown | None, at_once: Iterable[str]) -> None:
@@ -36,7 +36,7 @@ class SettingsInForce:
         self.rows = sorted((*kept, *new), key=lambda row: order.get(row.name, len(order)))
 
     def _changes(self, row: InForce) -> bool:
-        return row.name.split(".")[0] in self._at_once
+        return row.name in self._at_once or row.name.split(".")[0] in self._at_once
 
 
 def _short(row: InForce) -> InForce:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.server.administration import machine
-from amqp_streams.server.administration.machine import NAMES_A_STEP
 from amqp_streams.streams.steps import finish
+from service_parts.health import machine
+from service_parts.health.machine import NAMES_A_STEP
 from tests.amqp_streams.server.peers import Authority
 
 
@@ -46,8 +46,8 @@ def test_memory_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert machine.memory_bytes() is None
 
 
-def test_a_certificate_shows_when_it_expires(authority: Authority, tmp_path: Path) -> None:
-    settings = authority.issue("localhost")
+def test_a_certificate_shows_when_it_expires(tmp_path: Path) -> None:
+    settings = Authority(tmp_path).issue("localhost")
     found = machine.certificate_expires_ms(settings.certificate)
     assert found is not None
     assert found > datetime.now(UTC).timestamp() * 1000

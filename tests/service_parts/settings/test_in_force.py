@@ -1,6 +1,6 @@
 """The settings in force, also after a reload."""
 
-from amqp_streams.server.administration.settings_in_force import VALUE_CHARACTERS_MAX, SettingsInForce
+from service_parts.settings.in_force import VALUE_CHARACTERS_MAX, SettingsInForce
 from service_parts.settings.showing import InForce
 
 

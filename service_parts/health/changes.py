@@ -1,6 +1,6 @@
 """What users and operators changed recently: who, when, what. The latest CHANGES_MAX changes, in memory.
 
-The log of the node has all of them; this ring is for people who ask the node.
+The log of the service has all of them; this ring is for people who ask the service.
 """
 
 from collections import deque
