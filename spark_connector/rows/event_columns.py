@@ -20,7 +20,7 @@ from event_formats.memory import Memory
 from event_formats.names import AMQP_PREFIX, AMQP_PREFIXES, CONTENT_TYPE, DATA
 from spark_connector.rows.message_parts import Body, Parts
 from spark_connector.rows.section_texts import FIELDS, Pairs, fields_of, typed_pairs
-from spark_connector.rows.values import microseconds, text_of
+from spark_connector.rows.values import in_range, microseconds, text_of
 
 ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", CONTENT_TYPE, "specversion", "dataschema"})
 """Columns that are attributes of type String."""
@@ -170,4 +170,4 @@ def _time(value: object) -> int | None:
         raise ValueError(f"{str(value)[:40]!r} is a time without a zone")
     distance = moment - _EPOCH
     # In integers: a float would lose microseconds.
-    return (distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds
+    return in_range((distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds)

@@ -27,6 +27,7 @@ from spark_connector.rows.runs import Run, sized
 from spark_connector.rows.section_columns import MESSAGE_ANNOTATIONS, Found, sections_of
 from spark_connector.rows.section_texts import FIELDS, fields_of, key_of, pairs_at, pairs_of
 from spark_connector.rows.slices import Slices
+from spark_connector.rows.values import EARLIEST_US, LATEST_US
 
 _logger: Final = logging.getLogger("spark_connector")
 _NEEDS: Final[dict[str, tuple[int, ...]]] = {
@@ -262,9 +263,13 @@ def _moments(events: Events, faults: dict[int, str]) -> pa.Array:
     """
     texts = [None if one is None else one.get("time") for one in events.attributes]
     try:
-        return pa.array(texts, _TEXT).cast(_UTC_MICROSECONDS)
+        found = pa.array(texts, _TEXT).cast(_UTC_MICROSECONDS)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return _times(events.times(faults))
+    # The zone of a text can move its time out of the years that it names.
+    first, last = pc.min_max(found.cast(pa.int64())).as_py().values()
+    is_valid = first is None or (first >= EARLIEST_US and last <= LATEST_US)
+    return found if is_valid else _times(events.times(faults))
 
 
 def _maps(found: Any) -> pa.Array:

@@ -20,9 +20,12 @@ from typing import Final
 from uuid import UUID
 
 from amqp_streams.client.raw import Described, Timestamp
-from spark_connector.planning.offsets import TIMESTAMP_MAX
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST_US: Final = -62_135_596_800_000_000
+"""The beginning of the year 1, in microseconds since 1970 UTC."""
+LATEST_US: Final = 253_402_300_799_999_999
+"""The end of the year 9999."""
 
 
 def text_of(value: object) -> str | None:
@@ -71,9 +74,20 @@ def microseconds(at_ms: int) -> int:
     Raises:
         ValueError: a timestamp cannot represent the time.
     """
-    if abs(at_ms) > TIMESTAMP_MAX:
-        raise ValueError(f"the time {at_ms} ms since 1970 is outside the range of timestamps")
-    return at_ms * 1000
+    return in_range(at_ms * 1000)
+
+
+def in_range(at_us: int) -> int:
+    """Return a time in microseconds since 1970 UTC if it is in the years 1 to 9999, the range of Spark.
+
+    Spark can keep other times as well, but then Python fails for the whole result that contains the row.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not EARLIEST_US <= at_us <= LATEST_US:
+        raise ValueError(f"the time {at_us // 1000} ms since 1970 is not in the years 1 to 9999")
+    return at_us
 
 
 def moment(at_ms: int) -> str:

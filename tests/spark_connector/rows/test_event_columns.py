@@ -141,7 +141,10 @@ def test_a_row_that_is_not_an_event_is_a_fault_of_that_row_alone(event: Event, r
     [
         ("noon", "'noon' is not a time of RFC 3339"),
         ("2026-01-31T12:00:00", "a time without a zone"),
-        (Timestamp((1 << 63) - 1), "outside the range"),
+        (Timestamp((1 << 63) - 1), "not in the years 1 to 9999"),
+        (Timestamp(253_402_300_800_000), "not in the years 1 to 9999"),
+        ("9999-12-31T23:59:59-01:00", "not in the years 1 to 9999"),
+        ("0001-01-01T00:00:00+01:00", "not in the years 1 to 9999"),
     ],
 )
 def test_a_value_that_is_not_a_time_is_a_fault_of_its_row_and_the_other_rows_are_complete(

@@ -15,6 +15,7 @@ from spark_connector.rows.columns import choose, fit
 from spark_connector.rows.record_batches import RowMaker
 from spark_connector.rows.runs import Run
 from spark_connector.rows.schema import arrow_schema, struct
+from spark_connector.rows.values import EARLIEST_US, LATEST_US
 
 BROKEN = b"\x00\x53\x75\xa0\x09short"
 texts = st.text(max_size=40)
@@ -209,6 +210,23 @@ def test_cloudevents_have_columns_of_their_own() -> None:
     assert "not a CloudEvent" in str(other["error"])
 
 
+@pytest.mark.parametrize("other", ["9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"])
+def test_a_text_whose_zone_moves_it_out_of_the_range_is_a_fault_of_its_row(other: str) -> None:
+    """Python could not show any row of a result with it."""
+    required = {f"cloudEvents_{name}": name for name in ("id", "source", "type")}
+    given_events = [
+        Event(b"", properties=required | {"cloudEvents_specversion": "1.0", "cloudEvents_time": time})
+        for time in ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", other)
+    ]
+    found = rows(maker("cloudevents", "error", mode="PERMISSIVE"), [event.encode() for event in given_events])
+    assert [row["time"] for row in found] == [
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        None,
+    ]
+    assert "not in the years 1 to 9999" in str(found[2]["error"])
+
+
 @pytest.mark.parametrize("other", ["2026-01-31T13:00:00.123456789+01:00", None, "noon"])
 def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None) -> None:
     """Arrow reads most forms, but not all that RFC 3339 allows."""
@@ -231,7 +249,9 @@ def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None)
     assert found[1]["id"] == "1"
 
 
-@pytest.mark.parametrize("at_ms", [(1 << 63) - 1, -(1 << 63), 1 << 62])
+@pytest.mark.parametrize(
+    "at_ms", [(1 << 63) - 1, -(1 << 63), 1 << 62, EARLIEST_US // 1000 - 1, LATEST_US // 1000 + 1]
+)
 def test_a_time_that_no_timestamp_holds_is_a_fault_of_its_row(at_ms: int) -> None:
     given_events = [Event(b"", creation_time_ms=5), Event(b"", creation_time_ms=at_ms)]
     found = rows(
