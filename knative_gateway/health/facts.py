@@ -18,7 +18,7 @@ DESCRIPTORS: Final = "descriptors"
 
 
 class Use(NamedTuple):
-    """How much of a limit is in use. `limit`: None: there is none."""
+    """How much of a limit is in use. `limit`: None: it has no end."""
 
     used: int
     limit: int | None

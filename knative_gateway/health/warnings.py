@@ -157,7 +157,7 @@ def _settings(facts: Facts) -> Iterator[Warned]:
     if facts.trusts_all:
         yield Warned(
             "certificates-not-checked",
-            "Certificates of subscribers are not checked: anybody on the way can read and answer deliveries.",
+            "Certificates of subscribers are not checked: other machines can read and answer deliveries.",
             "set subscribers.ca, and remove subscribers.verify",
         )
     if facts.urls_guessed is not None:

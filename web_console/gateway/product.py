@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from web_console.gateway import health, mapping, receiving, sources, trying
+from web_console.gateway import mapping, receiving, sources, trying
 from web_console.gateway.api import ApiError, AwayError, status_of
+from web_console.gateway.health import page as health
 from web_console.gateway.session import away_words, log_in
 from web_console.product import Product
 from web_console.views.requests import console_of, end_session, problem, with_session

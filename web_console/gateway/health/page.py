@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from web_console.figures.stream import server_event
 from web_console.figures.trends import Trend
-from web_console.gateway.condition import Condition, condition_of
+from web_console.gateway.health.condition import Condition, condition_of
 from web_console.gateway.repeating import repeated
 from web_console.gateway.session import HEALTH, GatewaySession
 from web_console.showing.health import Figure

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web_console.gateway.condition import condition_of
+from web_console.gateway.health.condition import condition_of
 
 FULL: dict[str, Any] = {
     "version": "1.2.3", "ready": False, "notReady": "starting", "started": "2026-11-28T10:00:00Z",
