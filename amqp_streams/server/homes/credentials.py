@@ -44,6 +44,8 @@ def load(settings: PeeringSettings) -> Credentials:
     secrets = () if settings.secret_file is None else _secrets(settings.secret_file)
     if settings.certificate is None or settings.key is None or settings.ca is None:
         return Credentials(secrets, None, None, b"")
+    # First, because its errors name the setting of the authorities.
+    calling = _calling(settings)
     listening = server_context(
         TlsSettings(
             certificate=settings.certificate,
@@ -52,7 +54,7 @@ def load(settings: PeeringSettings) -> Credentials:
             client_certificates=ClientCertificates.REQUIRED,
         )
     )
-    return Credentials(secrets, listening, _calling(settings), _presented(settings.certificate))
+    return Credentials(secrets, listening, calling, _presented(settings.certificate))
 
 
 def _calling(settings: PeeringSettings) -> ssl.SSLContext:

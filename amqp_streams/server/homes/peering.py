@@ -6,6 +6,7 @@ newer one replaces it. A node opens one connection to each home address; the hom
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,8 @@ TICK_S: Final = 0.05
 """How often `Peers.tick` is called."""
 LOOK_S: Final = 0.5
 """How often connections are examined."""
+CLOSE_S: Final = 2.0
+"""How long connections may take to end after they were cut."""
 CONNECTIONS_MAX: Final = NODES_MAX + 64
 """Connections from other nodes: also those that replace a connection that is not closed yet."""
 CALLS_MAX: Final = 64
@@ -175,7 +178,8 @@ class Peers:
             connection.abort()
         await asyncio.gather(*(call.close() for call in self._calls.values()))
         self._calls.clear()
-        await self._all_left.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_left.wait(), CLOSE_S)
 
     # -- connections to homes
 
