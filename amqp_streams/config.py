@@ -14,6 +14,7 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from amqp_streams.authentication import EXTERNAL_RULES_MAX, ExternalRule, OAuthSettings, TlsSettings
 from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, Compression, log_name
+from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import AnonymousAccess, LogFormat, LogLevel
 from service_parts.settings.consoles import ConsoleSettings
@@ -300,6 +301,7 @@ class NodeSettings(Settings):
     )
     store: StoreKind = Field(default=StoreKind.DIRECTORY, description="Where the events are kept.")
     kafka: KafkaSettings | None = None
+    node: PeeringSettings | None = None
     listen: tuple[Listener, ...] = Field(
         default=(Listener(host="127.0.0.1", port=5672),),
         description=(
@@ -392,6 +394,9 @@ class NodeSettings(Settings):
             raise ValueError(message)
         if (self.store is StoreKind.DIRECTORY) != (self.data_dir is not None):
             message = "set data_dir with the store 'directory' (the default), and only with it"
+            raise ValueError(message)
+        if self.node is not None and self.kafka is None:
+            message = "the section node is for the store 'kafka': the logs of other nodes are other logs"
             raise ValueError(message)
         return self
 

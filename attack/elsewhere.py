@@ -116,6 +116,7 @@ INSIDE: Final = {
     "amqp_streams.server.homes.calling:RETRY_MAX_S": "pause",
     "amqp_streams.server.homes.calling:RETRY_S": "pause",
     "amqp_streams.server.homes.calling:STEADY_S": "pause",
+    "amqp_streams.server.homes.joining:LEFT_S": "close",
     "amqp_streams.server.homes.peering:CLOSE_S": "close",
     "amqp_streams.server.homes.peering:LOOK_S": "pause",
     "amqp_streams.server.identity.guard:QUIET_MS": "pause",

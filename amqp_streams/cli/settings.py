@@ -23,6 +23,7 @@ from amqp_streams.config import (
 )
 from amqp_streams.errors import ConfigError
 from amqp_streams.kafka_settings import KafkaSettings, StoreKind
+from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from service_parts.errors import raised_as
 from service_parts.settings import sources
@@ -49,6 +50,7 @@ _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "groups": GroupSettings,
     "kafka": KafkaSettings,
     "limits": Limits,
+    "node": PeeringSettings,
     "oauth": OAuthSettings,
     "producers": ProducerSettings,
     "tls": TlsSettings,
@@ -90,6 +92,10 @@ _PATHS: Final = frozenset(
         ("kafka", "certificate"),
         ("kafka", "key"),
         ("kafka", "password_file"),
+        ("node", "secret_file"),
+        ("node", "certificate"),
+        ("node", "key"),
+        ("node", "ca"),
     }
 )
 

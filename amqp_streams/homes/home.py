@@ -15,6 +15,9 @@ from amqp_streams.homes.messages import Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.serving import LogOf, Serving
 from amqp_streams.homes.states import BucketStates
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
+from amqp_streams.streams.groups.ownership import Ownership
 
 Effect: TypeAlias = Fence | Load | Commit | Reply | GivenBack | Leave
 
@@ -111,6 +114,27 @@ class Home:
             bucket.tick(now_ms, wall_ms)
             self._collect(number, bucket)
         self._manage(now_ms)
+
+    # -- for requests
+
+    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
+        """See `Here.owned`."""
+        serving = self._serving(bucket)
+        return None if serving is None else serving.owned(log)
+
+    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
+        """See `Here.cursor`."""
+        serving = self._serving(bucket)
+        return None if serving is None else serving.cursor(key)
+
+    def uses(self, bucket: int, key: CursorKey) -> bool | None:
+        """See `Here.uses`."""
+        serving = self._serving(bucket)
+        return None if serving is None else serving.uses(key)
+
+    def _serving(self, bucket: int) -> Serving | None:
+        found = self.buckets.get(bucket)
+        return None if found is None else found.serving
 
     # -- buckets
 

@@ -208,6 +208,11 @@ class Reporting:
             and now_ms < link.until_ms
         )
 
+    def holds(self, number: int, at_ms: int) -> bool:
+        """Whether the grant of the link, which may be leaving, lasts until then."""
+        link = self._links.get(number)
+        return link is not None and link.serial is not None and not link.gone and at_ms < link.until_ms
+
     def wrote(self, number: int, now_ms: int) -> None:
         """A write that was allowed has ended.
 

@@ -25,6 +25,7 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
 from amqp_streams.streams.groups.claims import Assigned, Change, Evicted, GroupLink, Leaving, Record, Refused
+from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.redirects import NOWHERE
 
 NODES_MAX: Final = 1024
@@ -171,6 +172,18 @@ class Serving:
         self._write(self._cursors.take_moved(self.wall_ms), lambda _failure, _now_ms: None)
         self.moved = self.urgent = False
 
+    def owned(self, log: StoredLog) -> Ownership:
+        """The owners of a log's partitions, by group."""
+        return self._groups.of(log)
+
+    def cursor(self, key: CursorKey) -> Cursor | None:
+        """A cursor of this bucket."""
+        return self._cursors.find(key)
+
+    def uses(self, key: CursorKey) -> bool:
+        """Whether a link has this cursor."""
+        return key.state in self._of_state
+
     def take_dirty(self) -> list[Session]:
         """The nodes that must get an answer."""
         dirty = [each for each in self._dirty if self.sessions.get(each.node) is each]
@@ -292,6 +305,8 @@ class Serving:
         # The cursor uses the number and the end of a partition only.
         partitions = [cast("Partition", _Anywhere(index)) for index in claimant.partitions]
         if wanted.durable:
+            if not self.moved:
+                self._cursors.take_moved(self.wall_ms)  # nothing: this gives the cursors the date
             # Nothing has moved the cursor before it is opened for the first time.
             stored = self._stored.setdefault(key.state, dict({} if known is None else known.positions))
             try:

@@ -57,12 +57,12 @@ class KafkaStore:
             StorageError: Kafka does not answer.
         """
         self.on_commit: Callable[[CommitDone], None] = _ignore
-        self._options: Final = options
+        self.options: Final = options
         self._loop_call: Final = loop_call
         self.states: Final = LocalStates(self._call)
         self._figures: Final = KafkaFigures()
         connection = {**options.connection, "error_cb": self._figures.failed}
-        self._administration: Final = Administration(connection)
+        self.administration: Final = Administration(connection)
         self._catalog: Final = Catalog(
             options.names, weak=options.weak, make=self._partition, dropped=self._dropped
         )
@@ -79,13 +79,13 @@ class KafkaStore:
         self._away: str | None = None
         self._broken: str | None = None
         self._closed = False
-        topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
-        cluster = self._administration.cluster
+        topics = self.administration.describe(filter(self._catalog.wanted, self.administration.names()))
+        cluster = self.administration.cluster
         self.identity: Final = None if cluster is None else f"{cluster}/{options.names.prefix}"
         """See `Store.identity`."""
-        extents = self._administration.extents(place for found in topics.values() for place in found.places)
+        extents = self.administration.extents(place for found in topics.values() for place in found.places)
         self._jobs: Final = Jobs(self._call)
-        self._asking: Final = Asking(options, self._administration, self._catalog, self._jobs, self._call)
+        self._asking: Final = Asking(options, self.administration, self._catalog, self._jobs, self._call)
         plain = options.names.plain
         for missing in sorted(plain - topics.keys()):
             log.warning("kafka_topic_missing topic=%s", missing)
@@ -96,7 +96,7 @@ class KafkaStore:
         self._comparer: Final = Comparer(connection)
         self._losses: Final = Losses(self._jobs, self._comparer.compare, self._lost)
         self._looker: Final = Looker(
-            self._administration, self._catalog, loop_call=self._call, on_look=self._looked
+            self.administration, self._catalog, loop_call=self._call, on_look=self._looked
         )
         for found in topics.values():
             self._catalog.add(found, extents)
@@ -106,7 +106,7 @@ class KafkaStore:
         return Sender(
             {
                 **connection,
-                "message.max.bytes": self._options.message_bytes + RECORD_OVERHEAD,
+                "message.max.bytes": self.options.message_bytes + RECORD_OVERHEAD,
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._figures.statistics,
             },
@@ -122,7 +122,7 @@ class KafkaStore:
             on_records=self._brought,
             on_missing=self._missing,
             on_ended=self._follower_ended,
-            plain=self._options.names.plain,
+            plain=self.options.names.plain,
         )
 
     # -- logs
@@ -214,7 +214,7 @@ class KafkaStore:
         self._closed = True
         self.commit()
         # First: what waits for Kafka ends while the last events are sent.
-        self._administration.close()
+        self.administration.close()
         self._fetcher.stop()
         self._comparer.stop()
         clean = self._sender.close(_CLOSE_S if within_s is None else within_s)
@@ -271,7 +271,7 @@ class KafkaStore:
                 self._catalog.moved({partition.place: Extent(partition.start, found + 1)})
             return end if found is None else found
 
-        ask = partial(self._administration.ask_first_after, partition.place, after_ms)
+        ask = partial(self.administration.ask_first_after, partition.place, after_ms)
         return Job(ask, sought, waits=False)
 
     def follow(self, partition: KafkaPartition) -> None:
@@ -332,7 +332,7 @@ class KafkaStore:
         if self._ends.pending is None and self._stale:
             places = tuple(self._stale)
             self._stale.clear()
-            job = Job(partial(self._administration.ask_extents, places), self._took_extents, waits=False)
+            job = Job(partial(self.administration.ask_extents, places), self._took_extents, waits=False)
             self._jobs.answer(self._ends, places, lambda: job)
 
     def _took_extents(self, answered: Extents) -> None:
@@ -344,7 +344,7 @@ class KafkaStore:
         self._ask_ends()
 
     def _partition(self, log: str, place: Place, extent: Extent, message_bytes: int) -> KafkaPartition:
-        plain = place.topic in self._options.names.plain
+        plain = place.topic in self.options.names.plain
         partition = KafkaPartition(self, log, place, extent, message_bytes, plain=plain)
         self._sending[partition.sending] = partition
         return partition

@@ -6,20 +6,20 @@ Laws: a link in a group is granted only when it owns its partition and its epoch
 position of a cursor is on the disk before its link is granted. A link that has ended changes nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.filters import Compiled
+from amqp_streams.node.attaching.attaches import Attach, here, positions_of
+from amqp_streams.node.attaching.homed import Homed, Refreshed
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
-from amqp_streams.node.lookups import Lookup, Lookups
+from amqp_streams.node.lookups import Lookups
 from amqp_streams.node.losses import passed, require_left
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Wait, Writes
@@ -36,15 +36,10 @@ from amqp_streams.streams.attach import (
     Pending,
     requested_partition,
 )
-from amqp_streams.streams.batching import Batching, requested_batching
+from amqp_streams.streams.batching import requested_batching
 from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Reader
-from amqp_streams.streams.consuming.start import (
-    resumed_filters,
-    resumed_position,
-    source_filters,
-    start_position,
-)
+from amqp_streams.streams.consuming.start import resumed_filters, source_filters, start_position
 from amqp_streams.streams.groups.claims import requested_claim
 from amqp_streams.streams.groups.ownership import (
     Assigned,
@@ -60,48 +55,6 @@ from amqp_streams.streams.redirects import Redirected, require_here
 ENDING: Final = "ending/"
 """A state with this prefix and an incarnation marks a log that is being deleted."""
 Steal: TypeAlias = Callable[[AttachRequest, int], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Attach:
-    """The state of one consumer link from attach to end.
-
-    `partition`: the requested one. `reads`: how many partitions it counts in the limit `link_partitions`.
-    `link`: the object that the shell has for the link; None until the attach is decided.
-    """
-
-    request: AttachRequest
-    log: StoredLog
-    partition: Partition | None
-    filters: Compiled
-    batching: Batching | None = None
-    reads: int = 0
-    group_link: GroupLink | None = None
-    link: Pending | Consuming | None = None
-    lookup: Lookup | None = None
-    opened: tuple[Partition, ...] = ()
-    """The partitions for which its cursor was opened."""
-    refusal: PeerError | None = None
-    ended: bool = False
-
-    @property
-    def group(self) -> str | None:
-        return None if self.group_link is None else self.group_link.group
-
-    @property
-    def sought(self) -> dict[int, int]:
-        """The positions of the time of the filters, as far as the store has answered."""
-        return {} if self.lookup is None else self.lookup.found
-
-    @property
-    def bound_to(self) -> int | None:
-        """The partition that the link is, or will be, bound to.
-
-        None if it is agnostic or waits for any partition.
-        """
-        if self.group_link is not None:
-            return self.group_link.partition
-        return None if self.partition is None else self.partition.index
 
 
 class Consumers:
@@ -120,6 +73,7 @@ class Consumers:
         elsewhere: ElsewhereOf,
         report: Callable[[Effect], None],
         steal: Steal,
+        refreshed: Refreshed,
         others: Others[Partition, StoredLog] | None = None,
     ) -> None:
         self.writes = Writes(states)
@@ -141,8 +95,12 @@ class Consumers:
         self._steal = steal
         self._reads = 0
         self._reads_max = limits.link_partitions
-        self._attaches: dict[Pending | Consuming, _Attach] = {}
-        self._in_groups: dict[GroupLink, _Attach] = {}
+        self._attaches: dict[Pending | Consuming, Attach] = {}
+        self._in_groups: dict[GroupLink, Attach] = {}
+        self.homed = Homed(
+            self.lookups, self.cursors, self.reading, others, refreshed, report,
+            self._grant, self._end, self._partitions,
+        )  # fmt: skip
 
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
         """Decide on a consumer's attach.
@@ -155,16 +113,19 @@ class Consumers:
             log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index
         )
         batching = requested_batching(request.capabilities, request.properties, durable=request.durable)
-        attach = _Attach(request, log, asked, source_filters(request.filters), batching)
+        attach = Attach(request, log, asked, source_filters(request.filters), batching)
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
         # An attach without a cursor can also take a partition from another link, so it is checked too.
         if request.durable or (claim is not None and claim.group):
             self.cursors.check(request, log, None if claim is None else claim.group)
         # Only after the checks that may refuse the attach: a refused attach must not end the older link.
         self._steal(request, now_ms)
-        reads = len(_here(log, self._elsewhere(log))) if asked is None and claim is None else 1
+        reads = len(here(log, self._elsewhere(log))) if asked is None and claim is None else 1
         self._require_room(reads)
-        if claim is None:
+        if self.homed.takes(request, claim):
+            self._count(attach, reads)
+            self.homed.begin(attach, claim, now_ms)
+        elif claim is None:
             self._count(attach, reads)
             self._open(attach, now_ms)
         else:
@@ -190,7 +151,7 @@ class Consumers:
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
 
-    def _count(self, attach: _Attach, reads: int) -> None:
+    def _count(self, attach: Attach, reads: int) -> None:
         self._reads += reads - attach.reads
         attach.reads = reads
 
@@ -226,9 +187,9 @@ class Consumers:
                 changed.add(attach.link)
         return changed
 
-    def _associate(self, attach: _Attach, consumer: Consuming, elsewhere: Redirected) -> bool:
+    def _associate(self, attach: Attach, consumer: Consuming, elsewhere: Redirected) -> bool:
         """Let an agnostic link read the partitions that are here; returns whether they changed."""
-        partitions = _here(attach.log, elsewhere)
+        partitions = here(attach.log, elsewhere)
         if partitions == consumer.partitions:
             return False
         start = partial(start_position, attach.filters, sought=attach.sought)
@@ -238,7 +199,7 @@ class Consumers:
         self.reading.forget(consumer)
         consumer.partitions, consumer.announce = partitions, True
         self._count(attach, len(partitions))
-        consumer.reader.associate(_positions(attach, partitions, consumer.progress))
+        consumer.reader.associate(positions_of(attach, partitions, consumer.progress))
         return True
 
     def truncated(self, partition: Partition, first: int, now_ms: int) -> None:
@@ -310,13 +271,13 @@ class Consumers:
             case _:
                 assert_never(change)
 
-    def _open(self, attach: _Attach, now_ms: int) -> None:
+    def _open(self, attach: Attach, now_ms: int) -> None:
         """Find the start of a link that has its partitions, and grant it."""
         try:
             if self._looks_up(attach):
                 return
             if self._others is not None:
-                require_left(_positions(attach, self._partitions(attach), None), self._others.gone)
+                require_left(positions_of(attach, self._partitions(attach), None), self._others.gone)
         except StorageError as error:
             self._end(attach, now_ms, storage_refusal(error))
             return
@@ -355,14 +316,14 @@ class Consumers:
         if not wait:
             self._grant(attach, progress)
 
-    def _looks_up(self, attach: _Attach) -> bool:
+    def _looks_up(self, attach: Attach) -> bool:
         """Whether the store will answer later about the time of the filters, and then `_open` is called."""
         if attach.lookup is None:
             connection, after_ms = attach.request.connection, attach.filters.bounds.after_ms
             attach.lookup = self.lookups.begin(after_ms, connection, partial(self._open, attach))
         return attach.lookup is not None and attach.lookup.waits(self._partitions(attach))
 
-    def _grant(self, attach: _Attach, progress: Progress | None) -> None:
+    def _grant(self, attach: Attach, progress: Progress | None) -> None:
         group_link, filters, partitions = attach.group_link, attach.filters, self._partitions(attach)
         agnostic = group_link is None and attach.partition is None
         # The redirects may have changed while the attach waited, or a request has removed the cursor.
@@ -376,7 +337,7 @@ class Consumers:
             partitions,
             not agnostic,
             Reader(
-                _positions(attach, partitions, progress),
+                positions_of(attach, partitions, progress),
                 filters if progress is None else resumed_filters(filters),
                 read_bytes=read_bytes,
                 held=self.reading.held,
@@ -387,6 +348,8 @@ class Consumers:
             epoch=None if group_link is None else group_link.epoch,
             progress=progress,
             batching=batching,
+            number=attach.number,
+            may_send=self.homed.permit(attach),
         )
         # The shell knows the waiting attach as a `Pending`: replace it everywhere by the link.
         pending = attach.link
@@ -397,27 +360,27 @@ class Consumers:
         self._name(attach, consumer)
         self.cursors.follow(consumer)
 
-    def _is_open(self, attach: _Attach, progress: Progress, partitions: tuple[Partition, ...]) -> bool:
+    def _is_open(self, attach: Attach, progress: Progress, partitions: tuple[Partition, ...]) -> bool:
         """Whether the cursor has a position for each of these partitions."""
         return partitions == attach.opened and self.cursors.find(progress.cursor.key) is progress.cursor
 
-    def _partitions(self, attach: _Attach) -> tuple[Partition, ...]:
+    def _partitions(self, attach: Attach) -> tuple[Partition, ...]:
         """The partitions that a link will read."""
         bound = attach.bound_to
         return (
-            _here(attach.log, self._elsewhere(attach.log))
+            here(attach.log, self._elsewhere(attach.log))
             if bound is None
             else (attach.log.partitions[bound],)
         )
 
-    def _name(self, attach: _Attach, link: Pending | Consuming) -> None:
+    def _name(self, attach: Attach, link: Pending | Consuming) -> None:
         attach.link = link
         self._attaches[link] = attach
         self._links.add(attach.request, link)
 
     # -- ending
 
-    def _end(self, attach: _Attach, now_ms: int, error: PeerError | None) -> None:
+    def _end(self, attach: Attach, now_ms: int, error: PeerError | None) -> None:
         """End the link and notify the peer, if it does not know yet.
 
         Then its partition is free for other links.
@@ -438,23 +401,7 @@ class Consumers:
             link.stopped = True
             self.reading.forget(link)
             self.cursors.leave(link)
+        self.homed.ended(attach)
         if attach.group_link is not None:
             self._in_groups.pop(attach.group_link, None)
             self.groups.release(attach.log, attach.group_link, now_ms)
-
-
-def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
-    return (
-        tuple(each for each in log.partitions if each.index not in elsewhere) if elsewhere else log.partitions
-    )
-
-
-def _positions(
-    attach: _Attach, partitions: Iterable[Partition], progress: Progress | None
-) -> list[tuple[Partition, int]]:
-    """Where a reader begins in each partition."""
-    filters, sought = attach.filters, attach.sought
-    if progress is None:
-        return [(each, start_position(filters, each, sought)) for each in partitions]
-    resumed, kept = resumed_filters(filters), progress.cursor.positions
-    return [(each, resumed_position(resumed, each, kept[each.index], sought)) for each in partitions]

@@ -48,6 +48,8 @@ class KeptCursors:
         """Links whose cursors had moved when the flush began, and that it has not reached."""
         self._then: Then | None = None
         self._now_ms = 0
+        self.on_moved: Callable[[Consuming, Mapping[int, int]], None] = lambda _consumer, _positions: None
+        """Called for a link with a `number`, whose cursor is at its home."""
 
     @property
     def waiting(self) -> bool:
@@ -253,6 +255,9 @@ class KeptCursors:
         progress = consumer.progress
         if progress is not None:
             examined = consumer.reader.passed(progress.cursor.positions)
+            if consumer.number is not None:
+                self.on_moved(consumer, progress.advance(examined))
+                return
             for partition, position in progress.moved(examined):
                 self._cursors.advance(progress.cursor, partition, position)
 

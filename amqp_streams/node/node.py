@@ -98,6 +98,7 @@ class Node:
             elsewhere=self._elsewhere,
             report=self._effects.append,
             steal=self._steal,
+            refreshed=self.refreshed,
             others=store.others,
         )
         self._subscriptions = Subscriptions(
@@ -106,7 +107,7 @@ class Node:
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.lookups, self.truncated = 0, self._consumers.lookups, self._consumers.truncated
-        reading = self._consumers.reading
+        reading, self.homed = self._consumers.reading, self._consumers.homed
         self.held, self.grown, self.woken = reading.held, reading.grown, reading.woken
         self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
@@ -136,7 +137,7 @@ class Node:
         permissions = self.access.of(request.identity)
         # Before the log is looked up: a refusal must not reveal whether the log exists.
         require_attach(permissions, request)
-        require_available(request, shared=self._store.others is not None)
+        require_available(request, shared=self._store.others is not None, homes=self.homed.offered)
         return self._arrivals.attach(request, permissions, now_ms)
 
     def _decide(self, request: AttachRequest, now_ms: int) -> Grant | Pending:
@@ -356,11 +357,8 @@ class Node:
         self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
     ) -> Picked | Passed | Later | None:
         """Like `next_run`, for batched deliveries: records of one partition (see `Reader.pick`)."""
-        return (
-            None
-            if consumer.stopped
-            else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
-        )
+        reading = self._consumers.reading
+        return None if consumer.stopped else reading.next_batch(consumer, count_max, now_ms, room)
 
     def record(
         self, consumer: Consuming, partition_index: int, number: int, request: ReadRequest | None = None

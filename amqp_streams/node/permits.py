@@ -18,6 +18,7 @@ from amqp_streams.streams.attach import (
 )
 
 _ON_SHARED: Final = "available on logs that several nodes share (--store kafka)"
+_WITHOUT_HOMES: Final = "are not offered by this node, which has no node.listen (--node-listen)"
 
 
 def require_attach(permissions: Permissions, request: AttachRequest) -> None:
@@ -39,13 +40,20 @@ def require_attach(permissions: Permissions, request: AttachRequest) -> None:
         permissions.require(Right.RECEIVE, address, _group(request))
 
 
-def require_available(request: AttachRequest, *, shared: bool) -> None:
+def require_available(request: AttachRequest, *, shared: bool, homes: bool = False) -> None:
     """Refuse an attach that needs what shared logs do not have. `shared`: other nodes use the same logs.
+
+    `homes`: homes decide about groups, epochs and cursors.
 
     Raises:
         PeerError: amqp:not-implemented.
     """
-    what = _needs_one_place(request) if shared else None
+    if not shared:
+        return
+    what = _needs_home(request)
+    if what is not None and not homes:
+        raise PeerError(names.NOT_IMPLEMENTED, f"{what} {_WITHOUT_HOMES}")
+    what = _needs_one_place(request)
     if what is not None:
         raise PeerError(names.NOT_IMPLEMENTED, f"{what} are not yet {_ON_SHARED}")
 
@@ -86,10 +94,15 @@ def _needs_one_place(request: AttachRequest) -> str | None:
     if not request.consumer:
         numbered = names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities
         return "idempotent producers" if numbered or names.PRODUCER_ID in properties else None
-    if request.wants_info:
+    return "receivers without a source, which end a durable subscription," if request.no_source else None
+
+
+def _needs_home(request: AttachRequest) -> str | None:
+    properties = request.properties
+    if not request.consumer or request.wants_info:
         return None
     if properties.get(names.CONSUMER_GROUP) is not None:
         return "consumer groups"
     if properties.get(names.EPOCH) is not None:
         return "epochs of consumers"
-    return "durable subscriptions" if request.durable or request.no_source else None
+    return "durable subscriptions" if request.durable else None

@@ -48,6 +48,8 @@ class Reading:
         self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None
     ) -> Run | Passed | Later | None:
         """See `Node.next_run`. A consumer that has read all is registered, and woken by the next commit."""
+        if consumer.may_send is not None and not consumer.may_send():
+            return LATER
         if consumer.reader.followed:
             self._look(consumer)
         try:
@@ -62,6 +64,8 @@ class Reading:
         self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
     ) -> Picked | Passed | Later | None:
         """See `Node.next_batch`. A consumer that has read all is registered, and woken by the next commit."""
+        if consumer.may_send is not None and not consumer.may_send():
+            return LATER
         if consumer.reader.followed:
             self._look(consumer)
         try:
@@ -158,6 +162,8 @@ def record(
     consumer: Consuming, partition_index: int, number: int, request: ReadRequest | None
 ) -> Run | Later | None:
     """See `Node.record`."""
+    if consumer.may_send is not None and not consumer.may_send():
+        return LATER
     partition = consumer.log.partitions[partition_index]
     try:
         chunk = partition.read(number, 1, request)

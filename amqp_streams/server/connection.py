@@ -236,10 +236,13 @@ class AmqpConnection:
 
     # -- bytes out
 
+    def unsent(self) -> int:
+        """How many bytes wait to be sent, outside of Proton."""
+        return self._channel.pending() + (0 if self._engine is None else self._engine.held)
+
     def blocked(self) -> bool:
         """Whether the bytes that are waiting to be sent reach `limits.connection_pending_bytes`."""
-        held = 0 if self._engine is None else self._engine.held
-        return self._channel.pending() + held > self._service.limits.connection_pending_bytes
+        return self.unsent() > self._service.limits.connection_pending_bytes
 
     def flush(self) -> None:
         """Write what Proton has to send, unless the client does not read."""

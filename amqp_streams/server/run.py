@@ -9,7 +9,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -34,6 +34,7 @@ from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.opening import open_store
 from amqp_streams.server.reload import (
     AT_ONCE_NAMES,
+    Reloaded,
     Reread,
     note_reload,
     reload_certificates,
@@ -132,6 +133,19 @@ async def serve(
     return 0
 
 
+class _Homes(Protocol):
+    """What decides about groups and cursors on Kafka: `server/homes/joining.py`."""
+
+    def reload(self) -> bool:
+        """Read secret and certificates again. Returns False if a file has an error, which is logged."""
+
+    async def stop(self) -> None:
+        """Leave in order, after the links have ended."""
+
+    def close(self) -> None:
+        """End the threads, before the store is closed."""
+
+
 class Server:
     """A node with its listeners, users and certificates."""
 
@@ -158,6 +172,7 @@ class Server:
         self._guard: Guard | None = None
         self._admin: AdminServer | None = None
         self._console: Console | None = None
+        self._homes: _Homes | None = None
         self._listeners: Listeners | None = None
         self._reload_when_ready = False
         self._place: Final = str(settings.data_dir or "Kafka")
@@ -194,6 +209,11 @@ class Server:
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         # Before the AMQP listeners: the first client must find the configured logs.
         self._make_logs(store)
+        if settings.node is not None:
+            # Only here: a node with a data directory does not need the library.
+            from amqp_streams.server.homes.joining import join_homes  # noqa: PLC0415
+
+            self._homes = await join_homes(self.service, store, settings.node)
         self._bound_connections(store)
         self._listeners = await listen(
             settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission
@@ -316,6 +336,9 @@ class Server:
             error = PeerError(names.CONNECTION_FORCED, "the server is shutting down")
             for connection in tuple(self.service.connections):
                 connection.shut(error)
+        if self._homes is not None:
+            # After the links have ended, so that their last positions are written.
+            await self._homes.stop()
         if self._console is not None:
             await self._console.stop()
         if self._listeners is not None:
@@ -324,6 +347,8 @@ class Server:
             await self._admin.close(drain_s)
         # Password checks have no client any more.
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._homes is not None:
+            self._homes.close()
         if self.service is not None:
             self.service.finish()
             # At least a second: after slow connections there may be nothing left of the time.
@@ -346,9 +371,15 @@ class Server:
                 "users": lambda: reload_users(service, self._users),
                 "tls": lambda: reload_certificates(self._tls),
                 "oauth": lambda: reload_tokens(guard),
+                "node": self._reload_homes,
             }
         )
         note_reload(service, results, self._certificate)
+
+    def _reload_homes(self) -> Reloaded:
+        if self._homes is None:
+            return Reloaded.NONE
+        return Reloaded.CHANGED if self._homes.reload() else Reloaded.FAILED
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None

@@ -30,7 +30,7 @@ from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
-from amqp_streams.server.links.link import AnyLink, Committing, Pause, Pumped
+from amqp_streams.server.links.link import AnyLink, Committing, Leases, Pause, Pumped
 from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
@@ -109,6 +109,8 @@ class EventService:
         self.node.sends.split = receiving.split_sections
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)
+        self.leases: Leases | None = None
+        """Of a node whose groups and cursors have homes: see `node/attaching/homed.py`."""
         self.audit = Audit(self.monotonic_ms, Changes(self.now_ms))
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.commits: Final = Commits(store, self.node, self.limits, soon=loop.call_soon, wake=self._wake)
@@ -279,7 +281,9 @@ class EventService:
 
     def _flush_cursors(self) -> None:
         self._cursor_flush = None  # first, so that a failure below does not prevent the next flush
-        then = None if self.node.flushing_cursors else self.confirming.next_write()
+        # A home writes each cursor alone, and says when it is durable.
+        alone = self.node.flushing_cursors or self.leases is not None
+        then = None if alone else self.confirming.next_write()
         more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, then)
         self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None
         if self.node.cursors_waiting:

@@ -4,7 +4,7 @@ A refusal is a `PeerError`; the shell answers it with a null terminus and a clos
 11).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from amqp_streams import names
@@ -107,7 +107,8 @@ class Consuming:
 
     `group`, `epoch`: its consumer group and its epoch there; the group is "" for an epoch without a group
     (4.5.2). `progress`: its progress on a cursor, if it has one. `stopped`: it gets no more events.
-    `batching`: its deliveries carry many events.
+    `batching`: its deliveries carry many events. `number`, `may_send`: of a link of which a home decides, see
+    `node/attaching/homed.py`; it gets events only while `may_send()` is true.
     """
 
     request: AttachRequest
@@ -122,6 +123,8 @@ class Consuming:
     progress: Progress | None = None
     stopped: bool = False
     batching: Batching | None = None
+    number: int | None = None
+    may_send: Callable[[], bool] | None = None
 
     @property
     def keeps(self) -> bool:

@@ -45,9 +45,11 @@ def test_events_pass_from_node_to_node_and_outlive_them(start: Callable[..., Nod
     assert printed.split() == [str(number) for number in range(61)]
 
 
-def test_what_needs_one_place_for_all_nodes_is_refused(start: Callable[..., NodeProcess], cli: Cli) -> None:
+def test_a_node_without_a_listener_for_nodes_refuses_what_needs_homes(
+    start: Callable[..., NodeProcess], cli: Cli
+) -> None:
     node = start("node")
-    refused = "are not yet available on logs that several nodes share"
+    refused = "are not offered by this node, which has no node.listen"
     assert refused in cli(node, "receive", LOG, "--group", "g", status=1)
     assert refused in cli(node, "receive", LOG, "--durable", "d", status=1)
     assert "replicated 2/3" in cli(node, "info", LOG)

@@ -122,8 +122,8 @@ class PlainStore(KafkaStore):
             else:
                 self._made.add(name)
                 # A leader may not know of the topic yet.
-                self._administration._await_topic(
-                    name, lambda found: found is not None and self._administration._led(found)
+                self.administration._await_topic(
+                    name, lambda found: found is not None and self.administration._led(found)
                 )
                 return
 

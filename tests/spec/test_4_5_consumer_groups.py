@@ -1,5 +1,6 @@
 """Section 4.5: consumer groups, ownership of partitions, and epochs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import proton
@@ -9,10 +10,27 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import Arrived, EnginePair, InMemoryNode, Receiving
+from tests.homed_node import HomedNode
 from tests.spec.reading import EARLIEST, bound
+from tests.stores import on_directory
 
+LOGS = {"temps": 4, "single": 1}
 WAIT_MS = 30_000
 PAUSE_MS = 3_000
+
+
+@pytest.fixture(params=["memory", "directory", "homed"])
+def node(request: pytest.FixtureRequest) -> Iterator[InMemoryNode]:
+    """A node that decides about groups itself, or whose groups have homes, as on Kafka."""
+    match request.param:
+        case "memory":
+            yield InMemoryNode(LOGS)
+        case "homed":
+            yield HomedNode(LOGS)
+        case _:
+            node = on_directory(LOGS)
+            yield node
+            node.store.close()
 
 
 def member(group: str = "g", *, partition: int | None = None, epoch: int | None = None) -> dict[str, Any]:

@@ -54,6 +54,17 @@ _setting = setting_option(PREFIX)
 @_setting("kafka", "user", metavar="NAME", help="The user of the login to Kafka.")
 @_setting("kafka", "password_file", metavar="FILE", help="A file with the password of that user.")
 @_setting(
+    "node",
+    "listen",
+    metavar="HOST:PORT",
+    help="Listen here for other nodes with the same logs on Kafka; offers groups and cursors.",
+)
+@_setting("node", "advertise", metavar="HOST:PORT", help="Where other nodes reach this node.")
+@_setting("node", "secret_file", metavar="FILE", help="A file with the secret that all nodes have.")
+@_setting("node", "certificate", metavar="FILE", help="The certificate for other nodes, PEM.")
+@_setting("node", "key", metavar="FILE", help="The private key of that certificate, PEM.")
+@_setting("node", "ca", metavar="FILE", help="Authorities that sign the certificates of nodes, PEM.")
+@_setting(
     "listen",
     metavar="HOST:PORT",
     multiple=True,

@@ -23,6 +23,9 @@ from amqp_streams.kafka.sharing.followed import Changes
 from amqp_streams.kafka.sharing.following import StateFollower
 from amqp_streams.kafka.sharing.member import Member, Request
 from amqp_streams.kafka.sharing.transactions import Transactions
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
+from amqp_streams.streams.groups.ownership import Ownership
 
 TICK_S: Final = 0.05
 """How often `HomeShell.tick` is called."""
@@ -113,6 +116,24 @@ class HomeShell:
     def threads(self) -> int:
         """How many buckets have a thread for their transactions."""
         return self._transactions.threads
+
+    # -- for requests: see `Here`
+
+    def states(self, bucket: int) -> Mapping[str, bytes]:
+        """See `Here.states`."""
+        return self._follower.states.buckets[bucket].values
+
+    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
+        """See `Here.owned`."""
+        return self.home.owned(bucket, log)
+
+    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
+        """See `Here.cursor`."""
+        return self.home.cursor(bucket, key)
+
+    def uses(self, bucket: int, key: CursorKey) -> bool | None:
+        """See `Here.uses`."""
+        return self.home.uses(bucket, key)
 
     def report(self, report: Report) -> None:
         """A node reports to a home that is here."""

@@ -54,17 +54,30 @@ class Confirming:
         self._turn += 1
         return partial(self._written, self._turn)
 
+    def next_write_of(self, link: Confirmed) -> Callable[[], None] | None:
+        """The same for one link, whose cursor is written alone: the function to call when it is durable."""
+        if link not in self._held:
+            return None
+        self._turn += 1
+        return partial(self._settle, link, self._turn)
+
     def _written(self, turn: int, failure: StorageError | None, _now_ms: int) -> None:
         if failure is not None:
             self._again()
             return
         # A copy: `confirm` may end a link, which changes the dictionary.
-        for link, held in list(self._held.items()):
-            # Only deliveries from before this write: later ones are covered by the next.
-            due = [delivery for delivery, since in held.items() if since < turn]
-            for delivery in due:
-                del held[delivery]
-            if not held:
-                del self._held[link]
-            if due:
-                link.confirm(due)
+        for link in list(self._held):
+            self._settle(link, turn)
+
+    def _settle(self, link: Confirmed, turn: int) -> None:
+        held = self._held.get(link)
+        if held is None:
+            return
+        # Only deliveries from before this write: later ones are covered by the next.
+        due = [delivery for delivery, since in held.items() if since < turn]
+        for delivery in due:
+            del held[delivery]
+        if not held:
+            del self._held[link]
+        if due:
+            link.confirm(due)

@@ -93,6 +93,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if self.leaving is not None:
             self._pump_leaving()
             return
+        sent = self.delivery_count
         try:
             self._pump()
         except PeerError as error:
@@ -104,6 +105,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
                 reason=error.description,
             )
             self.close(error)
+        if self.grant.number is not None and self.delivery_count != sent and self.service.leases is not None:
+            self.service.leases.wrote(self)
 
     def _pump(self) -> None:
         pointer, node = self.pointer, self.service.node
@@ -443,13 +446,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
             return False
         self.again.popleft()
         if run is None:
-            self.service.warn(
-                "redelivery_gone",
-                link=self.name,
-                log=self.grant.log.name,
-                partition=redelivery.partition,
-                record=redelivery.number,
-            )
+            where = {"partition": redelivery.partition, "record": redelivery.number}
+            self.service.warn("redelivery_gone", link=self.name, log=self.grant.log.name, **where)
             if self.keeps:
                 self.service.cursors_moved()
             return True

@@ -58,6 +58,7 @@ class Service(Protocol):
     turns: Turns
     iteration: Iteration
     unfinished: Unfinished
+    leases: "Leases | None"
     limits: Limits
     container_id: str
     offered: tuple[str, ...]
@@ -126,6 +127,9 @@ class Owner(Protocol):
     def flush(self) -> None:
         """Write what the engine has to send."""
 
+    def unsent(self) -> int:
+        """How many bytes for the client wait in this process, outside of Proton."""
+
     @property
     def paused(self) -> bool:
         """Whether the node has paused reading from this peer."""
@@ -166,6 +170,13 @@ class Owner(Protocol):
 
         Without an address: the only reply link, if there is exactly one.
         """
+
+
+class Leases(Protocol):
+    """Watches the links that may send only for a time: see `node/attaching/homed.py`."""
+
+    def wrote(self, link: Any) -> None:
+        """This `ConsumerLink` has sent something: write it, and see whether the time was over."""
 
 
 class LinkEffects(Protocol):

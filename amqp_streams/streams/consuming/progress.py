@@ -52,3 +52,10 @@ class Progress:
                 tracker.skipped(position)
         for index, tracker in self.trackers.items():
             yield index, tracker.position
+
+    def advance(self, examined: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Move the cursor, which no other link has, and return its positions. `examined`: as above."""
+        positions = self.cursor.positions
+        for index, position in self.moved(examined):
+            positions[index] = max(position, positions[index])
+        return dict(positions)

@@ -167,6 +167,10 @@ class Ownership:
         if self._groups.pop(group, None) is not None:
             self._on_known(group, False)
 
+    def know(self, group: str) -> None:
+        """Let the views show this group, although it may have neither links nor epochs."""
+        self._groups.setdefault(group, Group(group))
+
     # -- views
 
     def owner(self, group: str, partition: int) -> GroupLink | None:

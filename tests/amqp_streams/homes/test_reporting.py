@@ -236,3 +236,15 @@ def test_links_that_do_not_fit_in_a_report_are_refused_and_the_others_go_on() ->
     node.reporting.detach(number - 1, node.now)
     node.reporting.attach(wanted(f"m{count}" + "x" * 2000), 0, node.now)
     assert not [each for each in node.taken() if isinstance(each, Denied)]
+
+
+def test_a_grant_lasts_also_for_a_link_that_leaves() -> None:
+    node = Node()
+    sent = node.now
+    assert not node.reporting.holds(node.link, sent), "it is not granted"
+    node.answer(node.owns(), Leaves(node.link, ERROR, 500), remaining=1000, number=1)
+    assert not node.sends()
+    assert node.reporting.holds(node.link, sent + 999)
+    assert not node.reporting.holds(node.link, sent + 1000)
+    node.reporting.detach(node.link, node.now)
+    assert not node.reporting.holds(node.link, sent)

@@ -21,7 +21,21 @@ def request(**given: Any) -> AttachRequest:
         ({"properties": {names.CONSUMER_GROUP: "g"}}, "consumer groups"),
         ({"properties": {names.EPOCH: ULong(1)}}, "epochs of consumers"),
         ({"durable": True}, "durable subscriptions"),
-        ({"address": None, "no_source": True}, "durable subscriptions"),
+    ],
+)
+def test_what_a_home_must_decide_is_refused_without_homes(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(PeerError, match=f"{words} are not offered by this node.*node.listen") as refused:
+        require_available(request(**given), shared=True)
+    assert refused.value.condition == names.NOT_IMPLEMENTED
+    require_available(request(**given), shared=True, homes=True)
+    require_available(request(**given), shared=False)
+
+
+@pytest.mark.parametrize("homes", [False, True])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"address": None, "no_source": True}, "receivers without a source"),
         ({"consumer": False, "properties": {names.PRODUCER_ID: "p"}}, "idempotent producers"),
         (
             {"consumer": False, "capabilities": frozenset({names.CAPABILITY_IDEMPOTENT_PRODUCER})},
@@ -29,9 +43,9 @@ def request(**given: Any) -> AttachRequest:
         ),
     ],
 )
-def test_what_one_place_must_decide_is_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(PeerError, match=f"{words} are not yet available") as refused:
-        require_available(request(**given), shared=True)
+def test_what_one_place_must_decide_is_refused(given: dict[str, Any], words: str, homes: bool) -> None:
+    with pytest.raises(PeerError, match=f"{words}.* are not yet available") as refused:
+        require_available(request(**given), shared=True, homes=homes)
     assert refused.value.condition == names.NOT_IMPLEMENTED
     require_available(request(**given), shared=False)
 

@@ -6,6 +6,7 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.node import consumers, cursors
+from amqp_streams.node.attaching import attaches
 from amqp_streams.storage.ports import Partition
 from amqp_streams.streams.consuming.cursors import Cursors
 from amqp_streams.streams.consuming.start import resumed_position, start_position
@@ -53,7 +54,7 @@ def test_an_attach_looks_once_at_each_partition_and_keeps_no_object_for_it(
 
     monkeypatch.setattr(consumers, "start_position", counted)
     monkeypatch.setattr(Cursors, "attach", counted_cursor)
-    monkeypatch.setattr(consumers, "resumed_position", counted_again)
+    monkeypatch.setattr(attaches, "resumed_position", counted_again)
     bench = Bench()
     bench.node.create("wide", LogSettings(partitions=64))
     consumer = bench.consume(attach("wide", consumer=True, durable=True, filters=EARLIEST))

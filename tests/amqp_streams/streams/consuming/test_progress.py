@@ -44,3 +44,12 @@ def test_a_partition_of_which_no_record_was_sent_costs_no_object() -> None:
     assert not held.trackers
     held.sent(7, 9, 1)
     assert list(held.trackers) == [7]
+
+
+def test_a_cursor_that_no_other_link_has_advances_and_never_falls() -> None:
+    held = progress(p0=5, p1=7)
+    held.sent(0, 5, 2)
+    held.settled(0, 5)
+    assert held.advance([(0, 7), (1, 9)]) == {0: 6, 1: 9}
+    assert held.advance([(1, 8)]) == {0: 6, 1: 9}
+    assert held.cursor.positions == {0: 6, 1: 9}

@@ -1,0 +1,229 @@
+"""[io] The homes of a node on Kafka: those that are here, the links that ask them, and the way between nodes.
+
+Owns the timer of all three.
+
+Law: what fails here is logged and shown, and does not stop the node: links without a group, an epoch or a
+cursor do not depend on it.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from amqp_streams import names
+from amqp_streams.errors import ConfigError, StorageError
+from amqp_streams.homes.bucket import Reply
+from amqp_streams.homes.buckets import BUCKETS
+from amqp_streams.homes.home import Home
+from amqp_streams.homes.kept import KeptRequests
+from amqp_streams.homes.leases import Times
+from amqp_streams.homes.messages import Answer, Identity, Report
+from amqp_streams.homes.reporting import Reporting
+from amqp_streams.kafka.brokers.administration import FoundTopic
+from amqp_streams.kafka.sharing.state_topic import find_or_create
+from amqp_streams.kafka.store import KafkaStore
+from amqp_streams.peering_settings import PeeringSettings
+from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
+from amqp_streams.server.homes.link_shell import LinkShell
+from amqp_streams.server.homes.peering import Peers
+from amqp_streams.server.service import EventService
+from amqp_streams.storage.ports import Store, StoredLog
+
+QUIET_S: Final = 1.0
+"""How long a node that stops waits for homes to confirm the ends of its links."""
+LEFT_S: Final = 4.0
+"""How long it waits until its homes have left their buckets. They need less than 1 s if Kafka answers."""
+CLOSE_S: Final = 2.0
+"""How long the threads may take to end after that."""
+
+log = structlog.get_logger("amqp_streams")
+
+
+def boot_ms() -> int:
+    """CLOCK_BOOTTIME in ms: it also counts while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+async def join_homes(service: EventService, store: Store, settings: PeeringSettings) -> "Homes":
+    """Find or create the state topic, listen for other nodes, and begin.
+
+    Raises:
+        ConfigError: the state topic cannot be used, or the address cannot be bound.
+    """
+    assert isinstance(store, KafkaStore), "homes keep their states in Kafka"
+    options = store.options
+    find = partial(
+        find_or_create, store.administration, options.names.state, BUCKETS, replicas=options.replicas,
+        weak=options.weak,
+    )  # fmt: skip
+    try:
+        found = await asyncio.to_thread(find)
+    except StorageError as error:
+        message = f"groups and cursors on Kafka: {error}"
+        raise ConfigError(message) from error
+    homes = Homes(service, store, found, settings)
+    await homes.open()
+    return homes
+
+
+class Homes:
+    """The homes of one node, from `open` to `stop` and `close`."""
+
+    def __init__(
+        self, service: EventService, store: KafkaStore, found: FoundTopic, settings: PeeringSettings
+    ) -> None:
+        self.process: Final = uuid.uuid4().hex
+        """The id of this process."""
+        self._service: Final = service
+        self._store: Final = store
+        self._found: Final = found
+        self._loop: Final = asyncio.get_running_loop()
+        self._left: Final = asyncio.Event()
+        self._stopping = False
+        self._quiet: Final = asyncio.Event()
+        """This node stops, and homes have confirmed the ends of its links."""
+        self._failure: tuple[str, ...] = ()
+        self._told: tuple[str, ...] = ()
+        cluster = store.administration.cluster or ""
+        self._peers: Final = Peers(
+            Identity(self.process, cluster, store.options.names.prefix),
+            settings,
+            on_report=self._report,
+            on_answer=self._answer,
+        )
+        self._times: Final = Times()
+        self._links: Final = LinkShell(
+            Reporting(self.process, self._times),
+            service,
+            process=self.process,
+            boot_ms=boot_ms,
+            soon=self._loop.call_soon,
+            send=self._peers.send_report,
+        )
+        self._shell: HomeShell
+        self._ticker: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Listen, and join the group of the nodes.
+
+        Raises:
+            ConfigError: a file cannot be used, or the address cannot be bound.
+        """
+        await self._peers.open()
+        service, store, settings = self._service, self._store, self._service.settings
+        home = Home(
+            self.process,
+            self._peers.address,
+            self._log_of,
+            settings=settings.groups,
+            limits=settings.limits,
+            times=self._times,
+        )
+        self._shell = HomeShell(
+            home,
+            store.options,
+            store.administration,
+            self._found,
+            loop_call=self._call,
+            boot_ms=boot_ms,
+            wall_ms=service.now_ms,
+            on_reply=self._reply,
+            on_home=self._links.home,
+            on_left=self._left.set,
+        )
+        service.node.homed.decider = service.leases = self._links
+        requests = KeptRequests(
+            store.logs, self._shell, service.node.homed.links, settings.groups, settings.limits
+        )
+        service.node.types |= {
+            names.GROUP_TYPE: requests.groups(),
+            names.CURSOR_TYPE: requests.cursors(),
+        }
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach this node."""
+        return self._peers.address
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What keeps links in groups, with epochs or with cursors from being served, in words."""
+        return (*self._failure, *self._shell.problems, *self._peers.problems)
+
+    def reload(self) -> bool:
+        """See `Peers.reload`."""
+        return self._peers.reload()
+
+    async def stop(self) -> None:
+        """The links of this node have ended: write their last positions, leave all buckets and the group."""
+        self._stopping = True
+        self._peers.stop()
+        self._links.stop()
+        # First the homes take the last positions. Without an answer, they take the links for lost later.
+        await _wait(self._quiet, QUIET_S)
+        self._shell.stop()
+        await _wait(self._left, LEFT_S)
+        await self._peers.close()
+
+    def close(self) -> None:
+        """End the threads, when nothing else is served."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if not self._shell.close(CLOSE_S):
+            reason = "Kafka did not answer in time: the next homes wait for the lease"
+            log.warning("homes_not_left", reason=reason)
+
+    def _report(self, report: Report) -> None:
+        self._shell.report(report)
+
+    def _answer(self, answer: Answer) -> None:
+        self._links.answer(answer)
+
+    def _reply(self, reply: Reply) -> None:
+        self._peers.send_answer(reply.node, reply.answer)
+
+    def _tick(self) -> None:
+        # First, so that a failure cannot end the regular work.
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        try:
+            for step in (self._shell.tick, self._links.tick, self._peers.tick):
+                step()
+        except Exception as error:
+            if not self._failure:
+                log.exception("homes_failed")
+            self._failure = (f"{type(error).__name__}: {error}"[:200],)
+        else:
+            self._failure = ()
+        if self._stopping and not self._links.busy:
+            self._quiet.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log problems when they begin, and when none is left."""
+        problems = self.problems
+        if problems and problems != self._told:
+            log.warning("homes_hindered", reason="; ".join(problems))
+        elif self._told and not problems:
+            log.info("homes_continue")
+        self._told = problems
+
+    def _log_of(self, incarnation: str) -> StoredLog | None:
+        logs = self._store.logs.values()
+        return next((each for each in logs if each.incarnation == incarnation), None)
+
+    def _call(self, function: Callable[..., object], *arguments: Any) -> None:
+        # A loop that is closed needs no results any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+async def _wait(event: asyncio.Event, within_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), within_s)

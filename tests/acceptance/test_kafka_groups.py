@@ -1,0 +1,160 @@
+"""Groups, epochs and durable subscriptions on Kafka: what outlives the node, and the absence of brokers."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.products.kafka_cluster import Cluster
+from examples.node import NodeProcess
+from tests.acceptance.conftest import Cli
+from tests.acceptance.kafka_nodes import LOG, PROGRAM, start
+
+__all__ = ["start"]
+
+StartNode = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def homed(start: StartNode, tmp_path: Path) -> StartNode:
+    """Starts nodes that offer groups and cursors."""
+    secret = tmp_path / "secret"
+    secret.write_text(f"{'s' * 40}\n")
+    secret.chmod(0o600)
+
+    def started(folder: str, *options: str) -> NodeProcess:
+        where = ("--node-listen", "127.0.0.1:0", "--node-secret-file", str(secret))
+        return start(folder, *where, *options)
+
+    return started
+
+
+class Following:
+    """A `receive --follow`. Its output is in files."""
+
+    def __init__(self, node: NodeProcess, folder: Path, *options: str) -> None:
+        folder.mkdir()
+        self._printed, self._said = folder / "printed", folder / "said"
+        with self._printed.open("w") as printed, self._said.open("w") as said:
+            self.process = subprocess.Popen(
+                [PROGRAM, "receive", LOG, "--follow", "--json", *options],
+                env={**node.environment(), "AMQP_STREAMS_URL": node.url},
+                stdout=printed,
+                stderr=said,
+            )
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of the events that it has printed."""
+        lines = self._printed.read_text().splitlines(keepends=True)
+        return [int(json.loads(line)["offset"]) for line in lines if line.endswith("\n")]
+
+    @property
+    def said(self) -> str:
+        """What it has written for people."""
+        return self._said.read_text()
+
+    def await_count(self, count: int) -> None:
+        """Wait until it has printed so many events."""
+        await_that(lambda: len(self.offsets) >= count, f"{count} events: {self.said}")
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Iterator[Callable[..., Following]]:
+    """Starts `receive --follow`."""
+    started: list[Following] = []
+
+    def make(node: NodeProcess, *options: str) -> Following:
+        started.append(Following(node, tmp_path / f"follow{len(started)}", *options))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+def await_that(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"{what} did not happen"
+        time.sleep(0.05)
+
+
+def send(node: NodeProcess, cli: Cli, first: int, end: int) -> None:
+    cli(node, "send", LOG, "--key", "k", given="".join(f"{number}\n" for number in range(first, end)))
+
+
+def received(node: NodeProcess, cli: Cli, *options: str) -> list[int]:
+    printed = cli(node, "receive", LOG, "--format", "body", *options)
+    return [int(each) for each in printed.split() if each.isdigit()]
+
+
+def test_groups_and_subscriptions_continue_after_each_kind_of_end(homed: StartNode, cli: Cli) -> None:
+    node = homed("first")
+    send(node, cli, 0, 40)
+    for name, options in (("group", ("--group", "g")), ("subscription", ("--durable", "d"))):
+        assert received(node, cli, *options, "--max", "10") == list(range(10)), name
+    assert node.stop() == 0
+    node = homed("second")
+    for options in (("--group", "g"), ("--durable", "d")):
+        assert received(node, cli, *options, "--max", "10") == list(range(10, 20))
+    # The last positions of a link are written at once when it ends.
+    time.sleep(1)
+    node.kill()
+    node = homed("third")
+    for options in (("--group", "g"), ("--durable", "d")):
+        assert received(node, cli, *options, "--max", "10") == list(range(20, 30))
+    assert "member" in cli(node, "group", "describe", LOG, "g")
+    assert LOG in cli(node, "group", "list", LOG)
+    assert "not yet reset or removed" in cli(node, "group", "remove", LOG, "g", "--yes", status=1)
+
+
+def test_one_claimant_owns_a_partition_and_a_greater_epoch_takes_it_over(
+    homed: StartNode, cli: Cli, follow: Callable[..., Following]
+) -> None:
+    node = homed("node")
+    send(node, cli, 0, 5)
+    partition = 0 if node_has(node, cli, 0) else 1
+    claimed = ("--group", "g", "--partition", str(partition), "--from", "earliest")
+    old = follow(node, *claimed, "--epoch", "3")
+    old.await_count(5)
+    assert "is not greater" in cli(node, "receive", LOG, *claimed, "--epoch", "3", status=1)
+    new = follow(node, *claimed, "--epoch", "4")
+    assert old.process.wait(60) != 0
+    assert "taken over with epoch 4" in old.said
+    send(node, cli, 5, 8)
+    new.await_count(3)
+    assert len(old.offsets) == 5
+    node.kill()
+    node = homed("next")
+    assert "is lower than a previous one" in cli(node, "receive", LOG, *claimed, "--epoch", "3", status=1)
+
+
+def node_has(node: NodeProcess, cli: Cli, partition: int) -> bool:
+    """Whether the events with the key are in this partition."""
+    return bool(received(node, cli, "--partition", str(partition)))
+
+
+def test_links_pause_while_kafka_is_away_and_lose_nothing(
+    kafka: Cluster, homed: StartNode, cli: Cli, follow: Callable[..., Following]
+) -> None:
+    node = homed("node")
+    send(node, cli, 0, 10)
+    member = follow(node, "--group", "g", "--from", "earliest")
+    member.await_count(10)
+    for seconds in (1.5, 6.0):  # less than the lease, and more than the lease
+        for broker in kafka.brokers:
+            broker.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        for broker in kafka.brokers:
+            broker.signal(signal.SIGCONT)
+        before = len(member.offsets)
+        send(node, cli, before, before + 10)
+        member.await_count(before + 10)
+    assert member.offsets == list(range(30)), "each event once, in order"
+    assert member.process.poll() is None
