@@ -61,6 +61,8 @@ class Call:
         self._retry_at = 0.0
         self._pause_s = RETRY_S
         self._said: Final[set[str]] = set()
+        self._reached = False
+        """Whether the last log line says that the node was reached."""
         self._closed = False
 
     @property
@@ -89,6 +91,7 @@ class Call:
             if self._opened_at and self._loop.time() - self._opened_at > STEADY_S:
                 self._pause_s = RETRY_S
                 self._said.clear()
+                self._note_reached(self._connection)
         elif self._waiting:
             self._connect()
 
@@ -145,10 +148,17 @@ class Call:
 
     def _opened(self, connection: PeerConnection) -> None:
         self.problem, self._opened_at = None, self._loop.time()
-        log.info("node_reached", address=self.address, process=connection.process)
+        # After a failure, only a connection that lasts is news.
+        if not self._said:
+            self._note_reached(connection)
         for report in self._waiting.values():
             connection.post(report)
         self._waiting.clear()
+
+    def _note_reached(self, connection: PeerConnection) -> None:
+        if not self._reached:
+            self._reached = True
+            log.info("node_reached", address=self.address, process=connection.process)
 
     def _took(self, _connection: PeerConnection, message: Message) -> None:
         assert isinstance(message, Answer), "the connection of a caller reads answers only"
@@ -157,14 +167,20 @@ class Call:
     def _ended(self, connection: PeerConnection, reason: Exception) -> None:
         if self._connection is not connection:
             return
-        self._connection, self._opened_at = None, 0.0
+        opened_at, self._connection, self._opened_at = self._opened_at, None, 0.0
         if self._closed:
+            return
+        if opened_at and self._loop.time() - opened_at > STEADY_S and isinstance(reason, OSError):
+            # As when the other node stops. If it is away, the next attempt says so.
+            self._reached = False
+            log.info("node_lost", address=self.address, reason=words(reason))
             return
         self._retry_at = self._loop.time() + self._pause_s * uniform(0.5, 1.0)  # noqa: S311  (no secret)
         self._pause_s = min(RETRY_MAX_S, 2 * self._pause_s)
         self.problem = words(reason)
         if self.problem not in self._said and len(self._said) < REASONS_MAX:
             self._said.add(self.problem)
+            self._reached = False
             log.warning("node_not_reached", address=self.address, reason=self.problem)
 
 

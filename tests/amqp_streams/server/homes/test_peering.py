@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from amqp_streams.homes.protocol import reports
 from amqp_streams.homes.protocol.frames import Kind
 from amqp_streams.server.homes import peering
-from amqp_streams.server.homes.calling import UNUSED_S
+from amqp_streams.server.homes.calling import STEADY_S, UNUSED_S, Call
 from amqp_streams.server.homes.peering import CALLS_MAX
 from tests.amqp_streams.server.homes.joined import (
     SECRET,
@@ -85,6 +85,45 @@ async def test_a_report_that_waits_is_replaced_by_the_next_of_its_bucket(start: 
     await until(lambda: len(two.answers) >= 3)
     assert [each.number for each in one.reports] == [999] * 3
     assert {each.bucket for each in one.reports} == {0, 1, 2}
+
+
+async def test_a_home_that_stops_is_not_a_problem_until_it_is_not_reached_again(start: Start) -> None:
+    home, node = await start("home"), await start("node")
+    address = home.peers.address
+    with capture_logs() as lines:
+        node.peers.send_report(address, report("node"))
+        await until(lambda: node.answers)
+        call = node.peers._calls[address]
+        call._opened_at -= STEADY_S + 1
+        await home.peers.close()
+        await until(lambda: call._connection is None)
+        assert node.peers.problems == ()
+        node.peers.send_report(address, report("node", 2))
+        await until(lambda: node.peers.problems)
+        await start("again", listen=address)
+        await until(lambda: len(node.answers) == 2, node.peers.tick)
+        call._opened_at -= STEADY_S + 1
+        call.tick(0.0)
+    events = [line["event"] for line in lines if line.get("address") == address]
+    events.remove("listening_for_nodes")
+    assert events == ["node_reached", "node_lost", "node_not_reached", "node_reached"]
+
+
+async def test_a_node_that_closes_each_connection_at_once_is_logged_once(start: Start) -> None:
+    home, node = await start("home"), await start("node")
+    home.fails = True
+    with capture_logs() as lines:
+        for number in range(1, 4):
+            node.peers.send_report(home.peers.address, report("node", number))
+            call = node.peers._calls[home.peers.address]
+            await until(partial(_is_lost, call))
+            call._retry_at = 0
+    events = [line["event"] for line in lines if line.get("address") == home.peers.address]
+    assert events == ["node_reached", "node_not_reached"]
+
+
+def _is_lost(call: Call) -> bool:
+    return call._connection is None and call._task is None
 
 
 async def test_a_home_that_starts_later_is_found(start: Start) -> None:
