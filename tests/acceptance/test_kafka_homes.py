@@ -1,0 +1,134 @@
+"""Two processes of nodes on Kafka: the home of a group is at one of them, its members are at both."""
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from examples.node import NodeProcess
+from tests.acceptance.conftest import Cli
+from tests.acceptance.kafka_nodes import LOG, PROGRAM, start
+
+__all__ = ["start"]
+
+StartNode = Callable[..., NodeProcess]
+Follow = Callable[..., "Member"]
+GROUPS = 3
+MEMBERS_MAX = 24
+"""Groups until one has its home at a node: half of them have, by chance."""
+
+
+class Member:
+    """A consumer in a group, whose output is in a file."""
+
+    def __init__(self, node: NodeProcess, file: Path, group: str) -> None:
+        self._file = file
+        with file.open("w") as printed:
+            self.process = subprocess.Popen(
+                [PROGRAM, "receive", LOG, "--follow", "--json", "--group", group, "--from", "earliest"],
+                env={**node.environment(), "AMQP_STREAMS_URL": node.url},
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def events(self) -> list[tuple[int, int]]:
+        """Partition and offset of each."""
+        lines = [line for line in self._file.read_text().splitlines() if line.startswith("{")]
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # not written whole yet
+                event = json.loads(line)
+                found.append((int(event["partition"]), event["offset"]))
+        return found
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Iterator[Follow]:
+    started: list[Member] = []
+
+    def make(node: NodeProcess, group: str) -> Member:
+        started.append(Member(node, tmp_path / f"member{len(started)}", group))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+def secret(folder: Path, letter: str) -> Path:
+    path = folder / f"secret-{letter}"
+    path.touch(mode=0o600)
+    path.write_text(letter * 40 + "\n")
+    return path
+
+
+def options(file: Path) -> tuple[str, ...]:
+    return "--node-listen", "127.0.0.1:0", "--node-secret-file", str(file)
+
+
+def await_that(condition: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.05)
+
+
+def send(node: NodeProcess, cli: Cli, count: int) -> None:
+    """Send so many events to each partition."""
+    for partition in ("0", "1"):
+        cli(node, "send", LOG, "--partition", partition, given="x\n" * count)
+
+
+def test_members_at_two_nodes_share_the_partitions_and_one_takes_over_when_the_other_node_is_killed(
+    start: StartNode, cli: Cli, follow: Follow, tmp_path: Path
+) -> None:
+    file = secret(tmp_path, "s")
+    one, two = start("one", *options(file)), start("two", *options(file))
+    groups = [f"g{number}" for number in range(GROUPS)]
+    pairs = [(follow(one, group), follow(two, group)) for group in groups]
+    # Partitions move until each member has one, whichever node is the home.
+    sent = 0
+    while not all(first.events and second.events for first, second in pairs):
+        assert sent < 100, "a member has no partition"
+        send(one, cli, 1)
+        sent += 1
+    await_that(lambda: all({*first.events, *second.events} == every(0, sent) for first, second in pairs))
+    assert "node_reached" in one.words + two.words
+    one.kill()
+    send(two, cli, 5)
+    await_that(lambda: all(every(sent, sent + 5) <= set(second.events) for _, second in pairs), 90)
+
+
+def every(start: int, end: int) -> set[tuple[int, int]]:
+    """The events with these offsets, in both partitions."""
+    return {(partition, offset) for partition in (0, 1) for offset in range(start, end)}
+
+
+def test_a_node_with_another_secret_says_why_its_links_wait_and_the_others_go_on(
+    start: StartNode, cli: Cli, follow: Follow, tmp_path: Path
+) -> None:
+    good, bad = start("good", *options(secret(tmp_path, "s"))), start("bad", *options(secret(tmp_path, "t")))
+    send(good, cli, 1)
+    numbers = iter(range(MEMBERS_MAX))
+
+    def is_refused() -> bool:
+        return "different secrets" in bad.words and "different secrets" in good.words
+
+    while not is_refused():
+        follow(bad, f"b{next(numbers)}")
+        time.sleep(1)
+    lines = [line for line in bad.words.splitlines() if "different secrets" in line]
+    assert len([line for line in lines if "node_not_reached" in line]) == 1, lines
+    assert "tttt" not in bad.words + good.words
+    assert "ssss" not in bad.words + good.words
+    # Groups whose home is at the good node itself are served there.
+    members = [follow(good, f"g{next(numbers)}")]
+    while not any(member.events for member in members):
+        members.append(follow(good, f"g{next(numbers)}"))
+        time.sleep(1)
