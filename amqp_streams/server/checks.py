@@ -14,6 +14,7 @@ from pathlib import Path
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError, StorageError
 from amqp_streams.server.console import check_console
+from amqp_streams.server.homes import credentials
 from amqp_streams.server.identity.tokens import TokenCheck
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.sockets import bind
@@ -44,7 +45,7 @@ def check_start(settings: NodeSettings) -> list[str]:
 
 
 def check_files(settings: NodeSettings) -> None:
-    """Read the certificates, the users file and the keys for tokens.
+    """Read the certificates, the users file, the keys for tokens and the secret of the nodes.
 
     Raises:
         ConfigError: a file is not usable. The message says why.
@@ -53,6 +54,8 @@ def check_files(settings: NodeSettings) -> None:
         server_context(settings.tls)
     if settings.users_file is not None:
         UsersFile.load(settings.users_file)
+    if settings.node is not None:
+        credentials.load(settings.node)
     if settings.oauth is not None:
         TokenCheck(settings.oauth, lambda: time.time_ns() // 1_000_000)
 
@@ -61,6 +64,8 @@ async def _check_addresses(settings: NodeSettings) -> list[str]:
     wanted: list[Address] = [*settings.listen, *filter(None, [settings.admin_listen])]
     if settings.console is not None:
         wanted.append(settings.console.listen)
+    if settings.node is not None:
+        wanted.append(settings.node.listen)
     remarks = []
     for address in wanted:
         try:

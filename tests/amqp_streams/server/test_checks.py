@@ -1,5 +1,6 @@
 """The files that settings name are read before a node starts with them."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,38 @@ def test_files_that_work_are_good(tmp_path: Path, authority: Authority) -> None:
 def test_a_file_that_does_not_work_is_named(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_files(NodeSettings.model_validate({"data_dir": "d"} | settings))
+
+
+def on_kafka(**node: object) -> NodeSettings:
+    return NodeSettings.model_validate(
+        {
+            "store": "kafka",
+            "kafka": {"servers": "127.0.0.1:1"},
+            "listen": ["127.0.0.1:0"],
+            "node": {"listen": "127.0.0.1:0", **node},
+        }
+    )
+
+
+def test_the_secret_of_the_nodes_is_read_and_their_address_is_tried(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.touch(mode=0o600)
+    with pytest.raises(ConfigError, match=r"node\.secret_file: .* must have one line with the secret"):
+        check_start(on_kafka(secret_file=file))
+    file.write_text("s" * 32)
+    assert check_start(on_kafka(secret_file=file)) == []
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = "{}:{}".format(*used.getsockname())
+        (remark,) = check_start(on_kafka(secret_file=file, listen=address))
+    assert remark.startswith(f"{address} is in use")
+
+
+def test_the_certificates_of_the_nodes_are_read(authority: Authority) -> None:
+    files = authority.issue("peer")
+    given = {"certificate": files.certificate, "key": files.key, "ca": authority.ca}
+    check_files(on_kafka(**given))
+    with pytest.raises(ConfigError, match=r"node\.ca"):
+        check_files(on_kafka(**given | {"ca": files.key}))
 
 
 def test_what_a_running_node_uses_is_a_remark(tmp_path: Path) -> None:
