@@ -260,7 +260,10 @@ class LogRequests:
         log = yield from self._managed(request)
         change = self._update(request, log.name)
         updated = yield from self.logs.changing(log.name, change, request.connection)
-        return Answer(management.OK, "updated", (yield from self._described(updated)))
+        described = yield from self._described(updated)
+        return Answer(
+            management.OK, "updated", described, management.differences(log.settings, updated.settings)
+        )
 
     def _update(self, request: Request, name: str) -> Answering[StoredLog]:
         # Read again: an earlier request may have changed other settings since this request was checked.

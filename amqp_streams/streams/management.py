@@ -217,6 +217,12 @@ def described_settings(settings: LogSettings) -> dict[Value, Value]:
     return {_NAMES[key]: value for key, value in settings.model_dump(mode="json").items()}
 
 
+def differences(old: LogSettings, new: LogSettings) -> dict[str, str]:
+    """The settings that differ, with both values, by their names in requests."""
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    return {_NAMES[key]: f"{before[key]} → {after[key]}" for key in after if before[key] != after[key]}
+
+
 def _plain(value: Value) -> Value:
     if isinstance(value, bool):  # in Python True equals 1, but `true` is not a valid number of a setting
         return str(value)

@@ -1,5 +1,6 @@
 """The views of a log over HTTP: rights, and odd requests."""
 
+import html
 import json
 import re
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from amqp_streams.client.blocking import connect
 from examples.node import NodeProcess
 from tests.web_console.conftest import PASSWORD
 from tests.web_console.http_client import Person
+from web_console.showing.browsing import PARTITIONS_MAX
 
 
 @pytest.fixture
@@ -142,6 +144,29 @@ def test_a_long_list_has_pages_and_a_search(admin: Person, guarded_node: NodePro
         assert "51 to 60 of 60 logs" in second
         for name in names:
             client.management.delete_log(name)
+
+
+def test_a_log_with_many_partitions_shows_those_with_the_latest_events(
+    admin: Person, guarded_node: NodeProcess
+) -> None:
+    with connect(guarded_node.url, user="admin", password=PASSWORD) as client:
+        client.management.create_log("wide", partitions=2 * PARTITIONS_MAX)
+        with client.producer("wide") as producer:
+            for partition in range(2 * PARTITIONS_MAX):
+                producer.send(Event(b"x"), partition=partition)
+        answer = admin.get("/logs/wide/events?from=latest&count=20")
+        assert answer.status == 200
+        assert f"has {2 * PARTITIONS_MAX} partitions" in answer.text
+        assert "20 events" in answer.text
+        older = re.search(r'href="([^"]+)">Older', answer.text)
+        assert older is not None
+        following = admin.get(html.unescape(older[1]))
+        assert f"{PARTITIONS_MAX - 20} events" in following.text
+        shown = re.findall(r"/logs/wide/events/(\d+)/0", answer.text + following.text)
+        assert len(set(shown)) == PARTITIONS_MAX
+        assert "has 64 partitions" not in admin.get("/logs/wide/events?partition=3").text
+        assert admin.get("/logs/wide/events?from=before&mark=x:1").status == 400
+        client.management.delete_log("wide")
 
 
 def test_half_a_surrogate_pair_in_the_json_of_an_event_can_be_shown(

@@ -76,6 +76,19 @@ class Listing:
     looked_at: int
 
 
+def read_together(partitions: Sequence[PartitionExtent], starts: Mapping[str, int]) -> list[PartitionExtent]:
+    """Return the partitions of one page: all, or at most `PARTITIONS_MAX` with the latest events.
+
+    `starts`: the offsets of a mark. The pages after the first one have the same partitions.
+    """
+    if len(partitions) <= PARTITIONS_MAX:
+        return list(partitions)
+    if starts:
+        return [each for each in partitions if each.partition in starts]
+    newest = sorted(partitions, key=lambda each: each.last_timestamp_ms or 0, reverse=True)[:PARTITIONS_MAX]
+    return [each for each in partitions if each in newest]
+
+
 def slices(
     extents: Sequence[PartitionExtent],
     where: From,

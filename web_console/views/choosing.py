@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from amqp_streams.client import LinkRefusedError, LogExtent, PartitionExtent
 from web_console.sessions.session import Session
-from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, PARTITIONS_MAX, From, offsets_of
+from web_console.showing.browsing import COUNT_DEFAULT, COUNT_MAX, From, offsets_of, read_together
 from web_console.showing.numbers import bounded
 from web_console.showing.times import time_ms
 from web_console.showing.words import sentence
@@ -34,8 +34,9 @@ async def read_chosen(
         return None, FILTER_TOO_LONG
     if not parts:
         return None, f"The log has no partition {partition[:40]!r}."
-    if len(parts) > PARTITIONS_MAX:
-        return None, f"The log has more than {PARTITIONS_MAX} partitions. Choose one."
+    parts = read_together(parts, offsets_of(query.get("mark", "")))
+    if not parts:
+        return None, "The link to this page names no partition of the log."
     log, count = request.path_params["log"], bounded(query.get("count"), COUNT_DEFAULT, COUNT_MAX)
     try:
         where, starts = await _starts(request, session, log, parts)

@@ -17,6 +17,7 @@ from web_console.views.live_parts import live_part
 from web_console.views.requests import console_of, form_of, page, root_of
 
 _FIND_MAX: Final = 200
+_CLOSED: Final = "closed connection"
 _NOT_FOUND: Final = 404
 
 
@@ -74,6 +75,7 @@ async def show(request: Request, session: Session) -> Response:
         wanted=wanted,
         page=wanted.shown(found),
         rows=found.connections,
+        closed=None if is_part else session.kept.pop(_CLOSED, None),
     )
 
 
@@ -178,4 +180,5 @@ async def close(request: Request, session: Session) -> Response:
         await session.client.management.close_connection(connection.name, reason=reason or None, timeout=10)
     except ManagementError as error:
         return _one(request, session, connection, asks=True, reason=reason, problem=sentence(error))
+    session.kept[_CLOSED] = connection.name
     return RedirectResponse(f"{root_of(request)}/connections", status_code=303)

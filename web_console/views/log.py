@@ -20,6 +20,7 @@ from web_console.sessions.schemas import by_avro
 from web_console.sessions.session import Session
 from web_console.showing import numbers
 from web_console.showing.avro.values import FORMS, VALUES_MAX
+from web_console.showing.browsing import PARTITIONS_MAX
 from web_console.showing.decoding import body_bytes, shown
 from web_console.showing.snippets import as_command, as_python
 from web_console.showing.words import pointer
@@ -135,6 +136,7 @@ async def events(request: Request, session: Session) -> Response:
         found=found,
         problem=problem,
         query={name: query.get(name, "") for name in ("partition", "from", "at", "where", "count")},
+        together=PARTITIONS_MAX,
         status=400 if problem and request.headers.get("hx-target") != "events" else 200,
     )
 

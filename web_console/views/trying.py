@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from web_console.sessions.session import Session
+from web_console.showing.browsing import PARTITIONS_MAX
 from web_console.views.choosing import read_chosen
 from web_console.views.log import extent_of
 from web_console.views.reading import try_filter
@@ -33,5 +34,6 @@ async def show(request: Request, session: Session) -> Response:
         tried=tried,
         problem=problem,
         query={name: query.get(name, "") for name in ("partition", "from", "at", "where")},
+        together=PARTITIONS_MAX,
         status=400 if problem and not is_part else 200,
     )

@@ -5,6 +5,7 @@ Law: repeated refusals do not fill the log, but all of them are counted.
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -20,6 +21,8 @@ were left out.
 WINDOW_MS: Final = 10_000
 # Names come from clients: longer ones are cut, so that they do not fill the log.
 _SHOWN_MAX: Final = 128
+# Values of a request that are shown: the longest request of the node's own client has fewer.
+_VALUES_MAX: Final = 16
 _READING: Final = frozenset({"READ", "QUERY", names.EXTENTS})
 
 log = structlog.get_logger("amqp_streams")
@@ -68,9 +71,17 @@ class Audit:
             what = {"operation": request.operation, "type": request.type, "name": request.name[:_SHOWN_MAX]}
             where = {"log": request.log[:_SHOWN_MAX]} if request.log else {}
             more = {key: value[:_SHOWN_MAX] for key, value in answer.audit.items()}
-            log.info("managed", user=_shown(user), **what, **where, **more, status=answer.status)
+            said = {_text(key): _text(value) for key, value in islice(request.body.items(), _VALUES_MAX)}
+            # The names of values come from the client: one could be that of a field of the line.
+            asked = {"asked": ", ".join(f"{key} {value}" for key, value in said.items())} if said else {}
+            log.info("managed", user=_shown(user), **what, **where, **more, **asked, status=answer.status)
             name, type_ = request.name[:_SHOWN_MAX], request.type[:_SHOWN_MAX] or names.LOG_TYPE
-            self.changes.add(_cut(user), request.operation, type_, name, where | more)
+            self.changes.add(_cut(user), request.operation, type_, name, said | where | more)
+
+
+def _text(value: object) -> str:
+    # Numbers and names only: a list or a map may be as large as a message.
+    return str(value)[:_SHOWN_MAX] if isinstance(value, str | int | float) else "…"
 
 
 def _cut(user: str | None) -> str | None:

@@ -67,6 +67,9 @@ def test_a_connection_is_closed_after_a_confirmation_and_its_page_shows_the_end(
         visitor.get_by_label("Reason").fill("a test")
         visitor.get_by_role("button", name="Close the connection").click()
         expect(visitor.get_by_role("heading", name="Connections")).to_be_visible()
+        expect(visitor.get_by_role("status").filter(has_text=f"{one.name} was closed")).to_be_visible()
+        visitor.reload()
+        expect(visitor.get_by_role("status").filter(has_text="was closed")).to_have_count(0)
         expect(watching.get_by_role("status").filter(has_text="has ended")).to_be_visible()
         # Its client has connected again, under another name.
         meter[1].send(Event(b"x"))

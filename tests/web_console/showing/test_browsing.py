@@ -16,6 +16,7 @@ from web_console.showing.browsing import (
     listing,
     mark,
     offsets_of,
+    read_together,
     slices,
 )
 
@@ -115,3 +116,20 @@ def test_a_mark_is_read_as_it_was_written(offsets: dict[str, int]) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_mark(text: str) -> None:
     assert len(offsets_of(text)) <= PARTITIONS_MAX
+
+
+def test_of_many_partitions_those_with_the_latest_events_are_read_together() -> None:
+    many = [PartitionExtent(str(number), 0, 9, 0, 1, number * 7 % 101, "open") for number in range(101)]
+    found = read_together(many, {})
+    assert len(found) == PARTITIONS_MAX
+    assert {each.last_timestamp_ms for each in found} == set(range(101 - PARTITIONS_MAX, 101))
+    assert [each for each in many if each in found] == found
+    few = many[:PARTITIONS_MAX]
+    assert read_together(few, {}) == few
+
+
+def test_the_next_page_reads_the_partitions_of_its_mark() -> None:
+    """Otherwise events that come between two pages would change what the second one shows."""
+    many = [extent(str(number), 0, 9) for number in range(100)]
+    assert [each.partition for each in read_together(many, {"98": 3, "4": 1, "x": 0})] == ["4", "98"]
+    assert not read_together(many, {"x": 0})

@@ -12,6 +12,7 @@ from amqp_streams.server.observing.audit import LINES_MAX, WINDOW_MS, Audit
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
+from amqp_streams.wire.types import Value
 from service_parts.health.changes import Changes
 from tests.amqp_streams.server.test_access_walk import Room
 
@@ -95,3 +96,28 @@ def test_a_refused_link_message_or_request_is_logged_with_its_user() -> None:
         ("stranger", "user 'stranger' has no right 'manage' on 'temps'"),
     ]
     assert finish(node.service.status()).access_refused == 2
+
+
+def test_a_change_says_what_was_asked_and_what_was_before() -> None:
+    room = Room("manager")
+    with capture_logs() as lines:
+        body: dict[str, Any] = {"retention-ms": 5000}
+        assert room.ask("UPDATE", names.LOG_TYPE, "temps", **body)[0] == 200
+    line = next(line for line in lines if line["event"] == "managed")
+    assert (line["asked"], line["retention-ms"]) == ("retention-ms 5000", "None → 5000")
+    change = room.node.service.audit.changes.latest()[0]
+    assert (change.what, change.name) == ("UPDATE", "temps")
+    assert change.details["retention-ms"] == "None → 5000"
+
+
+def test_the_names_and_values_of_a_request_cannot_make_a_line_of_another_kind_or_size() -> None:
+    audit = Audit(lambda: 0, Changes(lambda: 0))
+    hostile: dict[Value, Value] = {"event": "x", "user": "root", "more": ["x"] * 1000, "k" * 500: "v" * 500}
+    hostile |= {f"n{number}": number for number in range(50)}
+    with capture_logs() as lines:
+        audit.managed("eve", Request("UPDATE", "t", "temps", hostile, None, None), Answer(200, "words"))
+    (line,) = lines
+    assert (line["event"], line["user"], line["status"]) == ("managed", "eve", 200)
+    assert line["asked"].startswith("event x, user root, more …, k")
+    assert len(line["asked"]) < 1000
+    assert sum(map(len, audit.changes.latest()[0].details.values())) < 1000
