@@ -1,7 +1,7 @@
 """[io] Answers that are streams of server-sent events."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from starlette.responses import Response, StreamingResponse
 
@@ -18,9 +18,12 @@ def event_stream(session: Visitor, events: AsyncGenerator[bytes, None]) -> Respo
         raise TooManyRequestsError
 
     async def counted() -> AsyncIterator[bytes]:
-        async with session.stream(), aclosing(events):
-            async for event in events:
-                yield event
+        # The session may have ended since, or other streams have taken the room. The answer has begun, so it
+        # ends: the page opens another stream, which learns why.
+        with suppress(TooManyRequestsError):
+            async with session.stream(), aclosing(events):
+                async for event in events:
+                    yield event
 
     # nginx would collect the events of a minute before it sends them.
     return StreamingResponse(counted(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from structlog.testing import capture_logs
 
 from knative_gateway.cli import main
 from knative_gateway.cli.commands import subscribers
@@ -22,7 +23,8 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("state")) as made:
+    # The API runs in this process, and its log lines must not be among what the commands print.
+    with capture_logs(), served(tmp_path_factory.mktemp("state")) as made:
         yield made
 
 
