@@ -48,7 +48,10 @@ class Call:
     ) -> None:
         self.address: Final = address
         self.problem: str | None = None
-        """Why the node is not reached, in words; None: it is, or the first attempt runs."""
+        """Why the node is not reached, in words; None: it is, or the first attempt runs.
+
+        After a failure it stays until a connection has lasted for `STEADY_S`.
+        """
         self._context: Final = context
         self._make_dialogue: Final = make_dialogue
         self._on_answer: Final = on_answer
@@ -147,7 +150,7 @@ class Call:
                 connection.abort()
 
     def _opened(self, connection: PeerConnection) -> None:
-        self.problem, self._opened_at = None, self._loop.time()
+        self._opened_at = self._loop.time()
         # After a failure, only a connection that lasts is news.
         if not self._said:
             self._note_reached(connection)
@@ -156,6 +159,7 @@ class Call:
         self._waiting.clear()
 
     def _note_reached(self, connection: PeerConnection) -> None:
+        self.problem = None
         if not self._reached:
             self._reached = True
             log.info("node_reached", address=self.address, process=connection.process)

@@ -108,13 +108,20 @@ class Peers:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Which nodes cannot be reached, or were refused lately, in words; empty if nothing is wrong."""
-        failed = [
-            f"the node at {call.address} is not reached: {call.problem}"
-            for call in self._calls.values()
+        """Which homes are not reached, in words and in a stable order; empty: all are.
+
+        Programs that connect to this node cannot change it.
+        """
+        return tuple(
+            f"the node at {address} is not reached: {call.problem}"
+            for address, call in sorted(self._calls.items())
             if call.problem is not None
-        ]
-        return (*failed, *self._refusals.lately(asyncio.get_running_loop().time()))
+        )
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Which nodes were refused in the last minute, in words. Any program on the network can be one."""
+        return self._refusals.lately(asyncio.get_running_loop().time())
 
     def send_report(self, address: str, report: Report) -> None:
         """Send a report of this node to the home at this address."""

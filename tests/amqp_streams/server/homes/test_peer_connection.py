@@ -117,7 +117,7 @@ async def test_a_node_that_does_not_prove_in_time_is_cut(start: Start, connect: 
             connection.tick(0.1)
         assert await silent.frames() == await half.frames() == []
     assert [line["event"] for line in lines] == ["node_refused"], "one line for one network and reason"
-    assert "did not prove in 5 s" in home.peers.problems[0]
+    assert "did not prove in 5 s" in home.peers.refused[0]
 
 
 async def test_a_node_that_is_silent_is_cut_and_one_with_beats_is_not(start: Start, connect: Connect) -> None:
@@ -271,7 +271,7 @@ async def test_a_frame_before_the_proof_is_small(start: Start, connect: Connect)
     stranger = await connect(home.peers.address)
     stranger.send((HELLO_BYTES_MAX + 1).to_bytes(4))
     assert await stranger.frames() == []
-    assert f"from 1 to {HELLO_BYTES_MAX} bytes" in home.peers.problems[0]
+    assert f"from 1 to {HELLO_BYTES_MAX} bytes" in home.peers.refused[0]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ async def test_a_proof_that_was_recorded_is_refused(start: Start, connect: Conne
     second.send(*recorded)
     _hello, refused = await second.frames()
     assert (refused.kind, refusal(refused.body).args) == (Kind.REFUSED, refusal(b'{"reason":"secret"}').args)
-    assert home.peers.problems, "refused"
+    assert home.peers.refused, "refused"
 
 
 async def test_a_home_that_sends_the_proof_of_the_caller_back_is_refused(start: Start) -> None:

@@ -136,6 +136,9 @@ async def test_a_home_that_starts_later_is_found(start: Start) -> None:
     again = await start("again", listen=address)
     await until(lambda: two.answers, two.peers.tick)
     assert again.reports == [report("two")]
+    call = two.peers._calls[address]
+    call._opened_at -= STEADY_S + 1
+    call.tick(0.0)
     assert two.peers.problems == ()
 
 
@@ -232,17 +235,18 @@ async def test_another_secret_is_refused_on_both_sides_with_one_line_and_without
     said = sorted(line["event"] for line in lines if line["log_level"] == "warning")
     assert said == ["node_not_reached", "node_refused"]
     assert all("different secrets" in line["reason"] for line in lines if "reason" in line)
-    assert "different secrets" in node.peers.problems[0]
+    assert "different secrets" in node.peers.refused[0]
     assert "different secrets" in other.peers.problems[0]
     assert SECRET not in str(lines)
     assert OTHER not in str(lines)
+    assert node.peers.problems == (), "what others do at the listener is not a problem of this node"
     assert node.reports == []
 
 
 async def test_another_cluster_is_refused(start: Start) -> None:
     node, other = await start("home"), await start("other", cluster="c2")
     other.peers.send_report(node.peers.address, report("other"))
-    await until(lambda: other.peers.problems and node.peers.problems)
+    await until(lambda: other.peers.problems and node.peers.refused)
     assert "different Kafka clusters or prefixes" in other.peers.problems[0]
     assert node.reports == []
 
@@ -325,6 +329,8 @@ async def test_a_node_without_tls_does_not_speak_to_other_machines(start: Start)
     for address in ("192.0.2.1:1", "a.example:1", "not an address"):
         node.peers.send_report(address, report("node"))
     await until(lambda: len(node.peers.problems) == 3)
+    for address in ("a.example:1", "192.0.2.1:1"):
+        node.peers.send_report(address, report("node", 2))
     assert "192.0.2.1 is not a loopback address" in node.peers.problems[0]
     assert "a.example is not a loopback address" in node.peers.problems[1]
     assert "not a valid address" in node.peers.problems[2]
