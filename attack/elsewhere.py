@@ -127,6 +127,7 @@ INSIDE: Final = {
     "amqp_streams.server.listening.listener:LINGER_S": "close",
     "amqp_streams.server.listening.sockets:TLS_SHUTDOWN_S": "close",
     "amqp_streams.server.observing.audit:_SHOWN_MAX": "text",
+    "amqp_streams.server.observing.audit:_VALUES_MAX": "text",
     "amqp_streams.server.observing.metrics:_LABEL_MAX": "text",
     "amqp_streams.server.observing.status:CONSUMERS_MAX": "text",
     "amqp_streams.server.observing.status:GROUP_LAGS_MAX": "text",
