@@ -76,11 +76,20 @@ def note_reload(service: EventService, results: Mapping[str, Reloaded], certific
     """Note the results of a reload for people who ask the node. `certificate`: of the TLS listeners."""
     about = service.about
     about.reload_failed = sorted(name for name, result in results.items() if result is Reloaded.FAILED)
-    about.certificate_expires_ms = certificate_expires_ms(certificate)
+    note_certificates(service, certificate)
     if results.get("settings") is Reloaded.CHANGED:
         about.settings.reload()
     written = {name: str(result) for name, result in results.items() if result is not Reloaded.NONE}
     service.audit.changes.add(None, RELOAD, names.NODE_TYPE, details=written)
+
+
+def note_certificates(service: EventService, certificate: Path | None) -> None:
+    """Note when the certificates expire. `certificate`: of the TLS listeners."""
+    node = service.settings.node
+    service.about.certificate_expires_ms = certificate_expires_ms(certificate)
+    service.about.node_certificate_expires_ms = certificate_expires_ms(
+        None if node is None else node.certificate
+    )
 
 
 def _reload_part(name: str, part: Callable[[], Reloaded]) -> Reloaded:

@@ -36,6 +36,7 @@ from amqp_streams.server.reload import (
     AT_ONCE_NAMES,
     Reloaded,
     Reread,
+    note_certificates,
     note_reload,
     reload_certificates,
     reload_parts,
@@ -47,7 +48,6 @@ from amqp_streams.server.reload import (
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import Store
 from service_parts.event_loop import server_runner
-from service_parts.health.machine import certificate_expires_ms
 from service_parts.open_files import raise_open_files
 from service_parts.settings.in_force import SettingsInForce, Shown
 
@@ -187,7 +187,7 @@ class Server:
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
         self.service.about.settings = self._shown
-        self.service.about.certificate_expires_ms = certificate_expires_ms(self._certificate)
+        note_certificates(self.service, self._certificate)
         self._guard = Guard(
             settings, self.service, executor=self._executor, passwords=self._users, keys=self._users
         )

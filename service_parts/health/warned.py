@@ -42,14 +42,19 @@ def of_descriptors(used: int | None, most: int | None) -> Iterator[Warned]:
         )
 
 
-def of_certificate(expires_ms: int | None, now_ms: int, *, remedy: str) -> Iterator[Warned]:
-    """Warn if the certificate of the listeners expires soon. Times are in milliseconds since 1970."""
+def of_certificate(
+    expires_ms: int | None,
+    now_ms: int,
+    *,
+    remedy: str,
+    code: str = "certificate",
+    of: str = "of the TLS listeners",
+) -> Iterator[Warned]:
+    """Warn if a certificate expires soon. Times are in milliseconds since 1970."""
     if expires_ms is not None and expires_ms - now_ms < EXPIRES_MS:
         left = expires_ms - now_ms
         when = f"expires in {counted(left // _DAY_MS, 'day', 'days')}" if left > 0 else "has expired"
-        yield Warned(
-            "certificate", f"The certificate of the TLS listeners {when}.", remedy, is_error=left <= 0
-        )
+        yield Warned(code, f"The certificate {of} {when}.", remedy, is_error=left <= 0)
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -51,13 +51,16 @@ PARTS: Final = (
 class About:
     """What the parts around the service tell about the node.
 
-    `reload_failed`, `restart_needed`: of the last reload. `certificate_expires_ms`: since 1970.
+    `reload_failed`, `restart_needed`: of the last reload. `certificate_expires_ms`: since 1970, and of the
+    certificate for other nodes `node_certificate_expires_ms`. `homes`: what keeps links in groups waiting.
     """
 
     started_ms: int
     settings: SettingsInForce
     data_dir: Path | None = None
     certificate_expires_ms: int | None = None
+    node_certificate_expires_ms: int | None = None
+    homes: Sequence[str] = ()
     reload_failed: Sequence[str] = ()
     restart_needed: Sequence[str] = ()
 
@@ -235,7 +238,9 @@ class HealthRequests:
             clock_ahead_ms=service.regular.clock_ahead_ms,
             throttled=counted.throttled,
             throttled_links=counted.throttled_links,
+            homes=about.homes,
             certificate_expires_ms=about.certificate_expires_ms,
+            node_certificate_expires_ms=about.node_certificate_expires_ms,
             reload_failed=about.reload_failed,
             restart_needed=about.restart_needed,
             is_open=not settings.access and not all(is_this_machine(each.host) for each in listeners),

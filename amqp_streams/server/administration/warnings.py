@@ -69,7 +69,11 @@ class Facts:
     throttled: Few[tuple[str, str]] = field(default_factory=Few)
     """Quotas for which links wait: user, quota."""
     throttled_links: int = 0
+    homes: Sequence[str] = ()
+    """What keeps links in groups and durable links waiting."""
     certificate_expires_ms: int | None = None
+    node_certificate_expires_ms: int | None = None
+    """Of the certificate for other nodes."""
     reload_failed: Sequence[str] = ()
     restart_needed: Sequence[str] = ()
     is_open: bool = False
@@ -97,6 +101,13 @@ def _service(facts: Facts) -> Iterator[Warned]:
         remedy = "see the log of the node: docs/operations.md says what to do for each line"
         yield Warned(
             names.NODE_NOT_READY, f"The node is not ready: {facts.not_ready}.", remedy, is_error=True
+        )
+    if facts.homes:
+        named = _some(facts.homes, len(facts.homes), str)
+        yield Warned(
+            "homes",
+            f"Consumer groups and durable subscriptions may wait: {named}.",
+            "see 'Connections between nodes' in docs/kafka.md, and the log of the node",
         )
     if facts.throttled.count:
         links = facts.throttled_links
@@ -179,6 +190,13 @@ def _settings(facts: Facts) -> Iterator[Warned]:
         facts.certificate_expires_ms,
         facts.now_ms,
         remedy="replace the files of tls.certificate and tls.key, then reload the node (SIGHUP)",
+    )
+    yield from of_certificate(
+        facts.node_certificate_expires_ms,
+        facts.now_ms,
+        remedy="replace the files of node.certificate and node.key, then reload the node (SIGHUP)",
+        code="node-certificate",
+        of="for other nodes",
     )
     if facts.reload_failed:
         yield Warned(

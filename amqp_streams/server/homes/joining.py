@@ -207,7 +207,7 @@ class Homes:
 
     def _tell(self) -> None:
         """Log problems when they begin, and when none is left."""
-        problems = self.problems
+        self._service.about.homes = problems = self.problems
         if problems and problems != self._told:
             log.warning("homes_hindered", reason="; ".join(problems))
         elif self._told and not problems:

@@ -8,17 +8,19 @@ import pytest
 from amqp_streams import __version__
 from amqp_streams.config import Limits
 from amqp_streams.errors import StorageError
+from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.policy import Quota
 from amqp_streams.server.administration.health import PARTITIONS_A_STEP, ROWS_A_STEP, HealthRequests
 from amqp_streams.server.administration.warnings import NAMED_MAX
 from amqp_streams.server.identity.guard import Guard, Login
-from amqp_streams.server.reload import Reloaded, note_reload, reload_parts, reload_settings
+from amqp_streams.server.reload import Reloaded, note_certificates, note_reload, reload_parts, reload_settings
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.steps import finish
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from service_parts.settings.in_force import SettingsInForce
 from service_parts.settings.showing import InForce
 from tests.amqp_streams.server.administration.asking import ask, body_of, rule
+from tests.amqp_streams.server.peers import Authority
 
 
 def read(node: InMemoryNode, *parts: str, user: str | None = None) -> dict[str, Any]:
@@ -193,6 +195,27 @@ def test_a_reload_is_a_change_and_its_failures_are_warnings() -> None:
     (change,) = found["changes"]
     assert (change["what"], change["details"]) == ("RELOAD", {"settings": "changed", "users": "failed"})
     assert any("container_id" in each["text"] for each in found["warnings"])
+
+
+def test_the_certificate_for_other_nodes_and_homes_that_are_not_reached_are_shown(
+    authority: Authority,
+) -> None:
+    node = InMemoryNode()
+    files, service = authority.issue("peer"), node.service
+    service.ready = True
+    peering = PeeringSettings.model_validate(
+        {"listen": "127.0.0.1:0", "certificate": files.certificate, "key": files.key, "ca": authority.ca}
+    )
+    service.settings = node.settings.model_copy(update={"node": peering})
+    note_certificates(service, None)
+    expires_ms = service.about.node_certificate_expires_ms
+    assert expires_ms is not None
+    assert service.about.certificate_expires_ms is None
+    assert codes(node) == []
+    # The clock of the node in memory is far behind.
+    service.about.node_certificate_expires_ms = service.now_ms()
+    service.about.homes = ("the node at a:1 is not reached: refused",)
+    assert codes(node) == ["node-certificate", "homes"]
 
 
 # -- many
