@@ -35,6 +35,8 @@ class Times:
     """How long a home that is asked to leave waits for the nodes that have grants."""
     retry_ms: int = 500
     """How long a home waits before it fences again."""
+    unknown_ms: int = 5000
+    """How long a link waits whose log the home does not know: nodes look for new logs each two seconds."""
     paused_ms: int = 30_000
     """How long a link may be paused, or unanswered, before it is closed."""
 

@@ -33,6 +33,11 @@ NODES_MAX: Final = 1024
 lease.
 """
 
+_UNKNOWN_LOG: Final = (
+    "the node that decides about this group or cursor does not know the log: it was deleted, or that node has"
+    " other kafka.topics"
+)
+
 LogOf: TypeAlias = Callable[[str], StoredLog | None]
 Slot: TypeAlias = tuple[str, str | None, str, int]
 """What one link owns at a time: incarnation, group and partition, or incarnation, container and link."""
@@ -222,7 +227,9 @@ class Serving:
         claimant: Claimant | None = None
         try:
             if log is None:
-                raise PeerError(names.NOT_FOUND, "the log was deleted")
+                if session.awaits_log(reported.number, self._now_ms, self._times.unknown_ms):
+                    return
+                raise PeerError(names.NOT_FOUND, _UNKNOWN_LOG)
             claimant = Claimant(session.node, reported.number, wanted, log)
             self._claim(session, claimant, reported)
         except PeerError as error:

@@ -96,6 +96,16 @@ class Session:
     known: dict[int, Reported] = field(default_factory=dict)
     claimants: dict[int, Claimant] = field(default_factory=dict)
     ends: dict[int, PeerError] = field(default_factory=dict)
+    unknown: dict[int, int] = field(default_factory=dict)
+    """Since when links have asked whose log this node does not know."""
+
+    def awaits_log(self, number: int, now_ms: int, within_ms: int) -> bool:
+        """Whether a link waits until this node knows its log, which another node may have created just now.
+
+        The next report asks again.
+        """
+        self.unknown = {each: since_ms for each, since_ms in self.unknown.items() if each in self.known}
+        return now_ms - self.unknown.setdefault(number, now_ms) < within_ms
 
     def answer(self, bucket: int, term: int, now_ms: int, lease_end_ms: int, *, withdrawn: bool) -> Answer:
         """The answer to its last report. The node may use what it owns until `lease_end_ms`."""

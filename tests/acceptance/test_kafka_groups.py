@@ -140,6 +140,49 @@ def node_has(node: NodeProcess, cli: Cli, partition: int) -> bool:
     return bool(received(node, cli, "--partition", str(partition)))
 
 
+def test_two_nodes_share_groups_and_one_goes_on_when_the_other_is_killed(
+    homed: StartNode, cli: Cli, follow: Callable[..., Following]
+) -> None:
+    one, two = homed("one"), homed("two")
+    # Several groups: their homes are spread over the nodes.
+    groups = [f"g{number}" for number in range(4)]
+    send(one, cli, 0, 20)
+    for group in groups:
+        assert received(one, cli, "--group", group, "--max", "5") == list(range(5))
+        assert received(two, cli, "--group", group, "--max", "5") == list(range(5, 10))
+        assert "1 members" not in cli(one, "group", "describe", LOG, group)
+    for node in (one, two):
+        await_groups(node, cli, groups)
+    members = [follow(one, "--group", group) for group in groups]
+    for member in members:
+        member.await_count(10)
+    # A log that one node has just made: the home of the group may not know it yet.
+    cli(one, "log", "create", "fresh", "--partitions", "2")
+    cli(two, "send", "fresh", given="x\n")
+    assert received_of(two, cli, "fresh", "--group", "g", "--max", "1") == ["x"]
+    two.kill()
+    send(one, cli, 20, 30)
+    for member in members:
+        member.await_count(20)
+        assert member.offsets == list(range(10, 30)), "each event once, in order"
+        assert member.process.poll() is None
+    assert one.stop() == 0
+
+
+def await_groups(node: NodeProcess, cli: Cli, groups: list[str]) -> None:
+    """Wait until a node lists these groups: it follows what the other one writes."""
+
+    def lists_all() -> bool:
+        listed = cli(node, "group", "list", LOG)
+        return all(group in listed for group in groups)
+
+    await_that(lists_all, "a list with all groups")
+
+
+def received_of(node: NodeProcess, cli: Cli, log: str, *options: str) -> list[str]:
+    return cli(node, "receive", log, "--format", "body", "--from", "earliest", *options).split()[:1]
+
+
 def test_links_pause_while_kafka_is_away_and_lose_nothing(
     kafka: Cluster, homed: StartNode, cli: Cli, follow: Callable[..., Following]
 ) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from amqp_streams import names
 from amqp_streams.homes.messages import Leaves, Reported
-from tests.amqp_streams.homes.stage import TIMES, Stage, own_cursor, wanted
+from amqp_streams.homes.serving import Serving
+from tests.amqp_streams.homes.stage import LIMITS, LOG, SETTINGS, TIMES, Stage, own_cursor, wanted
 
 
 def test_a_link_is_granted_when_its_owner_record_and_the_first_position_are_durable() -> None:
@@ -191,10 +192,39 @@ def test_a_home_that_leaves_has_settled_when_no_grant_can_be_in_force() -> None:
     assert stage.serving.moved
 
 
-def test_a_cursor_of_another_user_and_a_log_that_does_not_exist_are_refused() -> None:
+def test_a_cursor_of_another_user_is_refused() -> None:
     stage = Stage()
     stage.grant("a", 1, wanted("m", 0))
     stage.report("b", Reported(1, replace(wanted("n", 1), user="eve")))
     assert stage.ends("b")[0].error.condition == names.UNAUTHORIZED_ACCESS
-    stage.report("c", Reported(1, replace(wanted("n", 1), incarnation="gone")))
-    assert stage.ends("c")[0].error.condition == names.NOT_FOUND
+
+
+def test_a_link_waits_a_while_until_the_home_knows_a_log_that_another_node_created() -> None:
+    stage = Stage()
+    logs = [None, LOG]
+    stage.serving = Serving(
+        stage.states, 1, lambda _incarnation: logs[0], settings=SETTINGS, limits=LIMITS, times=TIMES
+    )
+    link = Reported(1, wanted("m", 0))
+    stage.report("a", link)
+    stage.now_ms += TIMES.unknown_ms - 1
+    stage.report("a", link)
+    assert not stage.ends("a")
+    logs.reverse()
+    stage.report("a", link)
+    stage.commit()
+    assert stage.owns("a")
+
+
+def test_a_link_is_refused_if_the_home_never_learns_of_the_log() -> None:
+    stage = Stage()
+    stage.serving = Serving(
+        stage.states, 1, lambda _incarnation: None, settings=SETTINGS, limits=LIMITS, times=TIMES
+    )
+    link = Reported(1, wanted("m", 0))
+    stage.report("a", link)
+    stage.now_ms += TIMES.unknown_ms
+    stage.report("a", link)
+    (ends,) = stage.ends("a")
+    assert ends.error.condition == names.NOT_FOUND
+    assert "kafka.topics" in ends.error.description
