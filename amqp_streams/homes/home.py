@@ -119,20 +119,21 @@ class Home:
 
     def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
         """See `Here.owned`."""
-        serving = self._serving(bucket)
-        return None if serving is None else serving.owned(log)
+        serving = self.serving(bucket)
+        return None if serving is None else serving.groups.of(log)
 
     def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
         """See `Here.cursor`."""
-        serving = self._serving(bucket)
-        return None if serving is None else serving.cursor(key)
+        serving = self.serving(bucket)
+        return None if serving is None else serving.cursors.find(key)
 
     def uses(self, bucket: int, key: CursorKey) -> bool | None:
         """See `Here.uses`."""
-        serving = self._serving(bucket)
+        serving = self.serving(bucket)
         return None if serving is None else serving.uses(key)
 
-    def _serving(self, bucket: int) -> Serving | None:
+    def serving(self, bucket: int) -> Serving | None:
+        """See `Here.serving`."""
         found = self.buckets.get(bucket)
         return None if found is None else found.serving
 

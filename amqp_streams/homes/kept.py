@@ -1,30 +1,33 @@
-"""Requests about groups and cursors that have homes: list and describe. Pure.
+"""Requests about groups and cursors that have homes: list, describe, move, remove. Pure.
 
 Each node follows the states of all buckets, so each node answers for all. Of a group whose home is another
 node, this node knows only the members with links here, and positions may be a second old
-(`Times.positions_ms`).
+(`Times.positions_ms`). What is changed is changed at its home: another node refuses the request.
 
-Laws: a request looks at a bounded number of keys before the loop serves others. Nothing is changed: a change
-needs the home, and the design has no such message yet.
+Laws: a request looks at a bounded number of keys before the loop serves others. A change is answered when it
+is in the state topic, or when its home is not here any more (`KeptRequests.tick`): then it is in doubt.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.homes.buckets import BUCKETS, bucket_of
+from amqp_streams.homes.owners import PREFIX as OWNER_PREFIX
+from amqp_streams.homes.serving import Serving
 from amqp_streams.homes.states import BucketStates
-from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests, asked_logs
+from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests, asked_log, asked_logs
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.requests import Operations, RequestSteps
-from amqp_streams.node.writes import Writes
+from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
+from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, encoded, group_key
 from amqp_streams.streams.groups import epochs
 from amqp_streams.streams.groups.claims import UNNAMED, Claim
@@ -34,6 +37,11 @@ from amqp_streams.streams.redirects import NOWHERE
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.types import Value
 
+_ELSEWHERE: Final = (
+    "another node decides about this, or none at the moment: send the request to each of the other nodes, or"
+    " again later"
+)
+_MOVED: Final = "another node may decide about this now: look whether the change was made"
 KEYS_A_STEP: Final = 2000
 """How many keys a request looks at in one step, in about a millisecond."""
 
@@ -42,7 +50,7 @@ class Here(Protocol):
     """What this node knows of buckets: their states, and more of those whose home it is."""
 
     def states(self, bucket: int) -> Mapping[str, bytes]:
-        """The states that homes have committed."""
+        """The states that homes have committed; if the home is here, also what it is about to commit."""
 
     def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
         """The owners of partitions, if the home is here."""
@@ -52,6 +60,9 @@ class Here(Protocol):
 
     def uses(self, bucket: int, key: CursorKey) -> bool | None:
         """Whether a link has this cursor; None: the home is not here."""
+
+    def serving(self, bucket: int) -> Serving | None:
+        """The home, if it is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,43 @@ Links: TypeAlias = Callable[[str, str], Iterable[tuple[Claim, int | None]]]
 """The claims of this node's links in a group of a log, with the partitions that they have."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Somewhere:
+    """A link at any node."""
+
+    partitions: tuple[()] = ()
+
+
+class HomeCursors(KeptCursors):
+    """The cursors of a bucket at its home. `owners`: the keys to remove with them."""
+
+    def __init__(self, serving: Serving, owners: Sequence[str]) -> None:
+        super().__init__(BucketStates({}), serving.writes, cursors_max=0, positions_max=0)
+        self._cursors, self._now_ms = serving.cursors, serving.wall_ms
+        self._serving: Final = serving
+        self._owners: Final = owners
+
+    def followers(self, cursor: Cursor) -> Collection[Consuming]:
+        """One for all links, which may be at any node."""
+        return (cast("Consuming", _Somewhere()),) if self._serving.uses(cursor.key) else ()
+
+    def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
+        """See `KeptCursors.reset`."""
+        # First what links have moved: their nodes wait to hear that it is durable.
+        self._serving.flush()
+        self._serving.forget([cursor])
+        super().reset(cursor, positions)
+
+    def remove(self, cursors: Collection[Cursor]) -> None:
+        """See `KeptCursors.remove`."""
+        super().remove(cursors)
+        self._serving.forget(cursors)
+        states = self._serving.states
+        gone = {key: None for key in self._owners if states.get(key) is not None}
+        if gone:
+            self._serving.writes.write(gone)
+
+
 class KeptRequests:
     """`logs`: of the store."""
 
@@ -76,6 +124,8 @@ class KeptRequests:
         self, logs: Mapping[str, StoredLog], here: Here, links: Links, settings: GroupSettings, limits: Limits
     ) -> None:
         self._links: Final = links
+        self._changing: Final[dict[Wait, tuple[int, Serving]]] = {}
+        """What changes wait for, and their homes."""
         self._logs: Final = logs
         self._here: Final = here
         self._settings: Final = settings
@@ -83,13 +133,76 @@ class KeptRequests:
 
     def groups(self) -> Operations:
         """The operations on groups by name."""
-        changes = {"UPDATE": _refuse, "DELETE": _refuse}
-        return {"READ": self._read_group, "QUERY": self._query_groups, **changes}
+        return {
+            "READ": self._read_group,
+            "QUERY": self._query_groups,
+            "UPDATE": lambda request: self._change_group(request, GroupRequests.update),
+            "DELETE": lambda request: self._change_group(request, GroupRequests.delete),
+        }
 
     def cursors(self) -> Operations:
         """The operations on cursors by name."""
-        changes = {"UPDATE": _refuse, "DELETE": _refuse}
-        return {"READ": self._read_cursor, "QUERY": self._query_cursors, **changes}
+        return {
+            "READ": self._read_cursor,
+            "QUERY": self._query_cursors,
+            "UPDATE": lambda request: self._change_cursor(request, CursorRequests.update),
+            "DELETE": lambda request: self._change_cursor(request, CursorRequests.delete),
+        }
+
+    # -- changes
+
+    def tick(self) -> None:
+        """Called several times a second: ends the waits of changes whose home is not here any more."""
+        for wait, (bucket, serving) in list(self._changing.items()):
+            if not wait.over and self._here.serving(bucket) is not serving:
+                wait.ended(StorageError(_MOVED), 0)
+            if wait.over:
+                self._changing.pop(wait, None)
+
+    def _change_group(
+        self, request: Request, change: Callable[[GroupRequests, Request], RequestSteps]
+    ) -> RequestSteps:
+        log = asked_log(self._logs, request)
+        bucket = _bucket(group_key(log.incarnation, request.name))
+        serving = self._serving(bucket)
+        owners = [
+            f"{owners_prefix}{request.name}"
+            for owners_prefix in (f"{OWNER_PREFIX}{log.incarnation}/{each.index}/" for each in log.partitions)
+        ]
+        tables = self._logs, serving.groups, HomeCursors(serving, owners), serving.writes
+        return (yield from self._watched(bucket, serving, change(GroupRequests(*tables), request)))
+
+    def _change_cursor(
+        self, request: Request, change: Callable[[CursorRequests, Request], RequestSteps]
+    ) -> RequestSteps:
+        log = asked_log(self._logs, request)
+        state = f"{PREFIX}{log.incarnation}/{request.name}"
+        bucket = next((each for each in range(BUCKETS) if state in self._here.states(each)), None)
+        if bucket is None:
+            return (yield from self._read_cursor(request))  # it does not exist
+        serving = self._serving(bucket)
+        owners = [f"{OWNER_PREFIX}{log.incarnation}/-/{request.name}"]
+        tables = self._logs, serving.groups, HomeCursors(serving, owners), serving.writes
+        return (yield from self._watched(bucket, serving, change(CursorRequests(*tables), request)))
+
+    def _serving(self, bucket: int) -> Serving:
+        serving = self._here.serving(bucket)
+        if serving is None or serving.withdrawn:
+            raise RequestError(management.NOT_IMPLEMENTED, _ELSEWHERE)
+        return serving
+
+    def _watched(self, bucket: int, serving: Serving, steps: RequestSteps) -> RequestSteps:
+        try:
+            while True:
+                wait = next(steps)
+                if wait is not None:
+                    self._changing[wait] = bucket, serving
+                yield wait
+        except StopIteration as ended:
+            answer: Answer = ended.value
+            return answer
+        finally:
+            steps.close()
 
     # -- one
 
@@ -159,13 +272,19 @@ class KeptRequests:
     ) -> Generator[None, None, dict[str, bytes]]:
         """The states of these logs with these prefixes, from all buckets."""
         found: dict[str, bytes] = {}
+        # An incarnation may contain a slash: the id of a topic is base64.
+        lengths = {len(each) for each in incarnations}
+
+        def is_of(key: str, begin: int) -> bool:
+            return any(key[begin : begin + length] in incarnations for length in lengths)
+
         for bucket in range(BUCKETS):
             states = self._here.states(bucket)
             # A copy: they change between steps.
             keys = list(states)
             for first in range(0, len(keys), KEYS_A_STEP):
                 for key in keys[first : first + KEYS_A_STEP]:
-                    if key.startswith(prefixes) and key.split("/", 2)[1] in incarnations:
+                    if key.startswith(prefixes) and is_of(key, key.index("/") + 1):
                         _take(found, states, key)
                 yield None
         return found
@@ -201,10 +320,3 @@ def _show_members(groups: Groups, log: StoredLog, owned: Ownership, group: str) 
         # A limit may be reached that counts all groups of a log, instead of those of one bucket.
         with suppress(PeerError):
             groups.claim(log, Claim(group, link.partition, None, link.member), 0)
-
-
-def _refuse(_request: Request) -> Answer:
-    raise RequestError(
-        management.NOT_IMPLEMENTED,
-        "groups and cursors on Kafka can be listed and described, and not yet reset or removed",
-    )

@@ -25,7 +25,6 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
 from amqp_streams.streams.groups.claims import Assigned, Change, Evicted, GroupLink, Leaving, Record, Refused
-from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.redirects import NOWHERE
 
 NODES_MAX: Final = 1024
@@ -75,14 +74,14 @@ class Serving:
         self.moved = False
         """Whether positions moved that no write has."""
         self._term: Final = term
-        self._states: Final = states
+        self.states: Final = states
         self._log_of: Final = log_of
         self._times: Final = times
-        self._writes: Final = Writes(states)
-        self._groups: Final = Groups(
-            states, self._writes, settings, limits, lambda _log: NOWHERE, self._changed
+        self.writes: Final = Writes(states)
+        self.groups: Final = Groups(
+            states, self.writes, settings, limits, lambda _log: NOWHERE, self._changed
         )
-        self._cursors: Final = Cursors(
+        self.cursors: Final = Cursors(
             states.items(PREFIX), cursors_max=limits.cursors, positions_max=limits.cursor_positions
         )
         self._links: Final[dict[GroupLink, Claimant]] = {}
@@ -97,7 +96,7 @@ class Serving:
         self._dirty: Final[dict[Session, None]] = {}
         self._serials = 0
         self._now_ms = 0
-        states.on_written = lambda number, failure: self._writes.ended(number, failure, self._now_ms)
+        states.on_written = lambda number, failure: self.writes.ended(number, failure, self._now_ms)
 
     # -- inputs
 
@@ -154,7 +153,7 @@ class Serving:
         for slot, until in list(self._barriers.items()):
             for who in [who for who, end_ms in until.items() if end_ms < now_ms]:
                 self._lift(slot, who)
-        self._groups.tick(now_ms)
+        self.groups.tick(now_ms)
 
     def withdraw(self, now_ms: int) -> None:
         """Grant nothing any more, and ask the nodes not to use what they have."""
@@ -174,16 +173,14 @@ class Serving:
 
     def flush(self) -> None:
         """Write the positions that moved."""
-        self._write(self._cursors.take_moved(self.wall_ms), lambda _failure, _now_ms: None)
+        self._write(self.cursors.take_moved(self.wall_ms), lambda _failure, _now_ms: None)
         self.moved = self.urgent = False
 
-    def owned(self, log: StoredLog) -> Ownership:
-        """The owners of a log's partitions, by group."""
-        return self._groups.of(log)
-
-    def cursor(self, key: CursorKey) -> Cursor | None:
-        """A cursor of this bucket."""
-        return self._cursors.find(key)
+    def forget(self, cursors: Iterable[Cursor]) -> None:
+        """These cursors, which no link has, are being removed."""
+        for each in cursors:
+            self._opened.pop(each.key.state, None)
+            self._stored.pop(each.key.state, None)
 
     def uses(self, key: CursorKey) -> bool:
         """Whether a link has this cursor."""
@@ -241,7 +238,7 @@ class Serving:
     def _claim(self, session: Session, claimant: Claimant, reported: Reported) -> None:
         wanted, resumes = claimant.wanted, reported.serial is not None
         if wanted.durable:
-            self._cursors.check_user(_key(wanted.incarnation, claimant), wanted.user)
+            self.cursors.check_user(_key(wanted.incarnation, claimant), wanted.user)
         if resumes:
             self._check_resumed(claimant, reported)
         name = wanted.user, wanted.container, wanted.link
@@ -257,12 +254,12 @@ class Serving:
         claim = wanted.claim
         if resumes:
             claim = replace(claim, partition=reported.partition, epoch=reported.epoch)
-        link, changes = self._groups.claim(claimant.log, claim, self._now_ms)
+        link, changes = self.groups.claim(claimant.log, claim, self._now_ms)
         # It may be moved again, if it did not name its partition.
         link.claim = wanted.claim
         claimant.group_link = link
         self._links[link] = claimant
-        self._groups.carry_out(claimant.log, changes, self._now_ms)
+        self.groups.carry_out(claimant.log, changes, self._now_ms)
 
     def _check_resumed(self, claimant: Claimant, reported: Reported) -> None:
         """Check that no other link was granted the partition since.
@@ -271,7 +268,7 @@ class Serving:
             PeerError: another link was.
         """
         key = owner_key(claimant.wanted, reported.partition)
-        if self._states.get(key) != encoded(claimant.node, claimant.number):
+        if self.states.get(key) != encoded(claimant.node, claimant.number):
             raise PeerError(
                 names.LINK_DETACH_FORCED,
                 "the home of this group or cursor got no report of the link for too long, and another link"
@@ -307,17 +304,17 @@ class Serving:
             owner_key(wanted, claimant.partition),
             encoded(claimant.node, claimant.number),
         )
-        changes: dict[str, bytes | None] = {} if self._states.get(owner) == value else {owner: value}
-        known = self._cursors.find(key)
+        changes: dict[str, bytes | None] = {} if self.states.get(owner) == value else {owner: value}
+        known = self.cursors.find(key)
         # The cursor uses the number and the end of a partition only.
         partitions = [cast("Partition", _Anywhere(index)) for index in claimant.partitions]
         if wanted.durable:
             if not self.moved:
-                self._cursors.take_moved(self.wall_ms)  # nothing: this gives the cursors the date
+                self.cursors.take_moved(self.wall_ms)  # nothing: this gives the cursors the date
             # Nothing has moved the cursor before it is opened for the first time.
             stored = self._stored.setdefault(key.state, dict({} if known is None else known.positions))
             try:
-                cursor, begun = self._cursors.attach(
+                cursor, begun = self.cursors.attach(
                     key, wanted.user, partitions, lambda partition: wanted.starts[partition.index]
                 )
             except PeerError as error:
@@ -330,7 +327,7 @@ class Serving:
 
         def safe(failure: StorageError | None, _now_ms: int) -> None:
             if failure is None and claimant.cursor is not None:
-                self._cursors.safe(claimant.cursor, partitions)
+                self.cursors.safe(claimant.cursor, partitions)
             if claimant.state is State.WAITING:
                 self._ready(claimant)
 
@@ -342,7 +339,7 @@ class Serving:
         except StorageError as error:
             # A cursor without its start on the disk must not stay in memory.
             if known is None and claimant.cursor is not None:
-                self._cursors.remove([claimant.cursor])
+                self.cursors.remove([claimant.cursor])
             words = f"the states of the link cannot be stored: {error}"
             self._end(claimant, PeerError(names.RESOURCE_LIMIT_EXCEEDED, words))
 
@@ -397,7 +394,7 @@ class Serving:
                 del self._of_state[state]
         if claimant.group_link is not None:
             self._links.pop(claimant.group_link, None)
-            self._groups.release(claimant.log, claimant.group_link, self._now_ms)
+            self.groups.release(claimant.log, claimant.group_link, self._now_ms)
 
     # -- cursors
 
@@ -407,7 +404,7 @@ class Serving:
             return
         for index, at in reported.positions:
             if index in claimant.partitions and at > claimant.cursor.positions[index]:
-                self._cursors.advance(claimant.cursor, index, at)
+                self.cursors.advance(claimant.cursor, index, at)
                 self.moved = True
                 # The last positions of a link begin to be written at once.
                 self.urgent = self.urgent or reported.urgent or reported.gone
@@ -423,7 +420,7 @@ class Serving:
                 for cursor in (self._opened.get(state),)
                 if cursor is not None
             }
-            self._writes.write(changes, partial(self._written, moved, then))
+            self.writes.write(changes, partial(self._written, moved, then))
 
     def _written(
         self,

@@ -16,6 +16,7 @@ from amqp_streams.homes.home import Home
 from amqp_streams.homes.membership import GivenBack, Leave
 from amqp_streams.homes.messages import Report
 from amqp_streams.homes.records import KEY, HomeRecord, decoded
+from amqp_streams.homes.serving import Serving
 from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
 from amqp_streams.kafka.sharing import producing
@@ -121,7 +122,8 @@ class HomeShell:
 
     def states(self, bucket: int) -> Mapping[str, bytes]:
         """See `Here.states`."""
-        return self._follower.states.buckets[bucket].values
+        serving = self.home.serving(bucket)
+        return self._follower.states.buckets[bucket].values if serving is None else serving.states.values
 
     def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
         """See `Here.owned`."""
@@ -134,6 +136,10 @@ class HomeShell:
     def uses(self, bucket: int, key: CursorKey) -> bool | None:
         """See `Here.uses`."""
         return self.home.uses(bucket, key)
+
+    def serving(self, bucket: int) -> Serving | None:
+        """See `Here.serving`."""
+        return self.home.serving(bucket)
 
     def report(self, report: Report) -> None:
         """A node reports to a home that is here."""

@@ -107,6 +107,7 @@ class Homes:
             send=self._peers.send_report,
         )
         self._shell: HomeShell
+        self._requests: KeptRequests
         self._ticker: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
@@ -138,7 +139,7 @@ class Homes:
             on_left=self._left.set,
         )
         service.node.homed.decider = service.leases = self._links
-        requests = KeptRequests(
+        self._requests = requests = KeptRequests(
             store.logs, self._shell, service.node.homed.links, settings.groups, settings.limits
         )
         service.node.types |= {
@@ -193,7 +194,7 @@ class Homes:
         # First, so that a failure cannot end the regular work.
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         try:
-            for step in (self._shell.tick, self._links.tick, self._peers.tick):
+            for step in (self._shell.tick, self._links.tick, self._peers.tick, self._requests.tick):
                 step()
         except Exception as error:
             if not self._failure:

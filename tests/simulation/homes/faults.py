@@ -217,7 +217,7 @@ def settlements_of_a_link_that_does_not_own() -> Plant:
         if key is not None:
             for index, at in reported.positions:
                 if index in self._opened[key].positions:
-                    self._cursors.reset(self._opened[key], {index: at})
+                    self.cursors.reset(self._opened[key], {index: at})
                     self.moved = True
 
     return patch.object(Serving, "_advance", advance)
