@@ -14,20 +14,23 @@ from web_console.sessions.session import log_in
 from web_console.showing.words import is_away, sentence, status
 from web_console.views import changing, connections, groups, health, log, logs, tail, trying
 from web_console.views.requests import console_of, end_session, problem, session_of, with_session
+from web_console.views.rights import of_log
+
+_EVENT: Final = "/logs/{log}/events/{partition}/{offset:int}"
 
 
 def _routes() -> Sequence[BaseRoute]:
     return [
         Route("/logs", with_session(logs.show)),
         Route("/figures", with_session(logs.figures)),
-        Route("/logs/{log}", with_session(log.show)),
+        Route("/logs/{log}", with_session(of_log(log.show))),
         Route("/logs/{log}/figures", with_session(log.figures)),
         Route("/logs/{log}/filter", with_session(log.check_filter)),
         Route("/create", with_session(changing.draft)),
         Route("/create", with_session(changing.create), methods=["POST"]),
-        Route("/logs/{log}/settings", with_session(changing.show)),
-        Route("/logs/{log}/settings", with_session(changing.change), methods=["POST"]),
-        Route("/logs/{log}/delete", with_session(changing.delete), methods=["POST"]),
+        Route("/logs/{log}/settings", with_session(of_log(changing.show))),
+        Route("/logs/{log}/settings", with_session(of_log(changing.change)), methods=["POST"]),
+        Route("/logs/{log}/delete", with_session(of_log(changing.delete)), methods=["POST"]),
         Route("/groups", with_session(groups.show)),
         Route("/group", with_session(groups.one)),
         Route("/group/stream", with_session(groups.stream)),
@@ -40,15 +43,15 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/connections/{name}/close", with_session(connections.close), methods=["POST"]),
         Route("/health", with_session(health.show)),
         Route("/health/stream", with_session(health.stream)),
-        Route("/logs/{log}/tail", with_session(tail.show)),
+        Route("/logs/{log}/tail", with_session(of_log(tail.show))),
         Route("/logs/{log}/tail/stream", with_session(tail.stream)),
-        Route("/logs/{log}/send", with_session(tail.draft)),
-        Route("/logs/{log}/send", with_session(tail.send), methods=["POST"]),
-        Route("/logs/{log}/try", with_session(trying.show)),
-        Route("/logs/{log}/events", with_session(log.events)),
-        Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event)),
-        Route("/logs/{log}/events/{partition}/{offset:int}", with_session(log.event), methods=["POST"]),
-        Route("/logs/{log}/events/{partition}/{offset:int}/{part}", with_session(log.download)),
+        Route("/logs/{log}/send", with_session(of_log(tail.draft))),
+        Route("/logs/{log}/send", with_session(of_log(tail.send)), methods=["POST"]),
+        Route("/logs/{log}/try", with_session(of_log(trying.show))),
+        Route("/logs/{log}/events", with_session(of_log(log.events))),
+        Route(_EVENT, with_session(of_log(log.event))),
+        Route(_EVENT, with_session(of_log(log.event)), methods=["POST"]),
+        Route(f"{_EVENT}/{{part}}", with_session(log.download)),
     ]
 
 

@@ -12,6 +12,7 @@ from amqp_streams.client.blocking import connect
 from examples.node import NodeProcess
 from tests.web_console.conftest import PASSWORD
 from tests.web_console.http_client import Person
+from tests.web_console.processes import ConsoleProcess
 from web_console.showing.browsing import PARTITIONS_MAX
 
 
@@ -144,6 +145,22 @@ def test_a_long_list_has_pages_and_a_search(admin: Person, guarded_node: NodePro
         assert "51 to 60 of 60 logs" in second
         for name in names:
             client.management.delete_log(name)
+
+
+def test_actions_on_a_log_are_shown_to_those_who_may_use_them(
+    admin: Person, guarded_console: ConsoleProcess
+) -> None:
+    other = Person(guarded_console.address)
+    assert other.log_in("reader", PASSWORD).status == 303
+    for tab in ("", "/events", "/try", "/tail"):
+        allowed, refused = admin.get(f"/logs/temps{tab}").text, other.get(f"/logs/temps{tab}").text
+        for control in (">Send<", ">Settings<"):
+            assert control in allowed, tab
+            assert control not in refused, tab
+    # Who follows a link to it sees where it is, and the node refuses what the form sends.
+    assert ">Send<" in other.get("/logs/temps/send").text
+    refused = other.post("/logs/temps/send", {"body": "x", "content_type": "text/plain"}).text
+    assert "has no right &#39;send&#39;" in refused
 
 
 def test_a_log_with_many_partitions_shows_those_with_the_latest_events(

@@ -63,10 +63,15 @@ async def stream(request: Request, session: GatewaySession) -> Response:
             source=_source(request, details),
             session=session,
             details=details,
+            may_write=await _may_write(request, session),
         )
         return server_event("html", html), took_s
 
     return event_stream(session, repeated(request, session, read))
+
+
+async def _may_write(request: Request, session: GatewaySession) -> bool:
+    return await session.may("update", str(request.path_params["namespace"]))
 
 
 def _here(request: Request) -> str:
@@ -142,6 +147,7 @@ async def _page(
         here=_here(request),
         source=_source(request, details),
         details=details,
+        may_write=await _may_write(request, session),
         typed={name: (form or {}).get(name, "") for name in _TYPED},
         problem=problem,
         notice=notice,

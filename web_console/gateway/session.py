@@ -1,5 +1,6 @@
 """[io] A session of the console of a gateway: the token of one person, and what all views of it share."""
 
+import time
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,9 @@ HEALTH: Final = "/apis/gateway.knative.dev/v1/gateway"
 ADMINISTRATION: Final = frozenset({"health"})
 """The views for people who may read everything."""
 _NAME_MAX: Final = 200
+_KEPT_S: Final = 15.0
+"""After a change of the rules, pages follow within this time."""
+_KEPT_MAX: Final = 100
 
 
 class GatewaySession(Visitor):
@@ -26,6 +30,23 @@ class GatewaySession(Visitor):
         super().__init__(user, csrf, is_anonymous=user is None, tokens=tokens)
         self.api: Final = api
         self.inventory: Final = Inventory(api)
+        self._may: Final[dict[tuple[str, str], tuple[float, bool]]] = {}
+
+    async def may(self, verb: str, namespace: str) -> bool:
+        """Whether the user may do this with Triggers and Subscriptions of a namespace, for example `update`.
+
+        Raises:
+            ApiError, AwayError: it is not known.
+        """
+        now_s, key = time.monotonic(), (verb, namespace)
+        until_s, known = self._may.get(key, (0.0, False))
+        if now_s < until_s:
+            return known
+        found = await allowed(self.api, verb, "triggers.eventing.knative.dev", namespace)
+        if len(self._may) >= _KEPT_MAX:
+            self._may.clear()
+        self._may[key] = now_s + _KEPT_S, found
+        return found
 
 
 async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewaySession:
@@ -62,17 +83,26 @@ async def log_in(settings: ConsoleSettings, login: Login, csrf: str) -> GatewayS
 
 async def _begun(session: GatewaySession) -> GatewaySession:
     """Hide the views for which the person lacks the right."""
+    if not await allowed(session.api, "get", "gateway.gateway.knative.dev"):
+        session.hidden = ADMINISTRATION
+    return session
+
+
+async def allowed(api: Api, verb: str, resource: str, namespace: str = "") -> bool:
+    """Return whether the gateway would allow this. `resource`: PLURAL.GROUP.
+
+    Raises:
+        ApiError, AwayError: it is not known.
+    """
+    plural, _, group = resource.partition(".")
+    attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace}
     asked = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {
-            "resourceAttributes": {"verb": "get", "group": "gateway.knative.dev", "resource": "gateway"}
-        },
+        "spec": {"resourceAttributes": attributes},
     }
-    found = (await session.api.post(_MAY, asked)).get("status")
-    if not (isinstance(found, dict) and found.get("allowed") is True):
-        session.hidden = ADMINISTRATION
-    return session
+    found = (await api.post(_MAY, asked)).get("status")
+    return isinstance(found, dict) and found.get("allowed") is True
 
 
 def _api(settings: ConsoleSettings, token: str | None, tokens: Tokens | None = None) -> Api:

@@ -116,6 +116,7 @@ def page(
         product=console.product,
         address=console.settings.url.rpartition("@")[2].removeprefix("amqp://"),
         version=__version__,
+        rights=getattr(request.state, "rights", None),
         **values,
     )
     # JSON of an event may have half of a surrogate pair, which is not a character.

@@ -216,15 +216,15 @@ class Management:
         await self._ask("DELETE", name, body, timeout, type_=names.CONNECTION_TYPE)
 
     async def describe_node(
-        self, *, parts: Sequence[str] | None = None, timeout: float | None = 30.0
+        self, *, parts: Sequence[str] | None = None, log: str | None = None, timeout: float | None = 30.0
     ) -> NodeInfo:
         """Return the health of the node. Needs the right `manage` on all logs.
 
         `parts`: some of `rights`, `figures`, `warnings`, `settings`, `changes`; None: all of them. Every user
-        may ask for `rights` alone: `NodeInfo.administers`.
+        may ask for `rights` alone: `NodeInfo.administers`, and with `log` also `NodeInfo.log_rights`.
         """
         body = {} if parts is None else {names.NODE_PARTS: list(parts)}
-        return node_info(await self._ask("READ", None, body, timeout, type_=names.NODE_TYPE))
+        return node_info(await self._ask("READ", None, body, timeout, type_=names.NODE_TYPE, log=log))
 
     async def _page(
         self, offset: int, count: int | None, search: str | None, sort: str | None

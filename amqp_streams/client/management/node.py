@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.client.management.cursors import listed
+
+_RIGHTS: Final = frozenset({"send", "receive", "info", "manage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,15 @@ class NodeChange:
 class NodeInfo:
     """A node at one moment. A value is None if it does not apply, or was not asked for.
 
-    `administers`: the user has the right `manage` on all logs, which all other values need.
+    `administers`: the user has the right `manage` on all logs, which all other values need. `log_rights`:
+    those of `send`, `receive`, `info` and `manage` that the user has on the log that was named.
     `started_ms`, `now_ms`: since 1970, by the node's clock. `commit_p50_s`, `commit_p99_s`,
     `commit_max_s`: the time of the `commits` latest commits of the last five minutes. `limits`: by name, how
     much of each bound is in use. `changes`: newest first.
     """
 
     administers: bool | None = None
+    log_rights: frozenset[str] | None = None
     version: str = ""
     container: str = ""
     store: str = ""
@@ -99,6 +104,7 @@ def node_info(answer: Mapping[str, object]) -> NodeInfo:
     limits = answer.get(names.NODE_LIMITS)
     return NodeInfo(
         administers=_flag(answer.get(names.NODE_ADMINISTERS)),
+        log_rights=_rights(answer.get(names.NODE_LOG_RIGHTS)),
         version=_text(answer.get(names.NODE_VERSION)) or "",
         container=_text(answer.get(names.NODE_CONTAINER)) or "",
         store=_text(answer.get(names.NODE_STORE)) or "",
@@ -160,6 +166,14 @@ def _used(value: object) -> Used:
     if not isinstance(value, dict):
         return Used(None, None)
     return Used(_number(value.get(names.NODE_USED)), _number(value.get(names.NODE_LIMIT)))
+
+
+def _rights(value: object) -> frozenset[str] | None:
+    """Rights that a later version adds are left out."""
+    if not isinstance(value, list):
+        return None
+    found = frozenset(str(each) for each in value if isinstance(each, str)) & _RIGHTS
+    return found if found or not value else None
 
 
 def _flag(value: object) -> bool | None:

@@ -141,7 +141,7 @@ class HealthRequests:
         administers, parts = request.permissions.administers, _parts(request)
         # Every user may learn its own rights. To find them out by a refusal would look like an attack.
         if parts == {names.NODE_RIGHTS}:
-            return Answer(management.OK, "OK", {names.NODE_ADMINISTERS: administers})
+            return Answer(management.OK, "OK", {names.NODE_ADMINISTERS: administers, **_on_log(request)})
         if not administers:
             raise request.permissions.refusal(Right.MANAGE, ANY_LOG)
         return self._described(parts)
@@ -264,6 +264,14 @@ def _look_at_logs(logs: Iterable[StoredLog], counted: _Counted) -> Steps[None]:
         skew = skew_of(found)
         if skew is not None:
             counted.skewed.add((log.name, skew), weight=skew)  # the most uneven log comes first
+
+
+def _on_log(request: Request) -> dict[Value, Value]:
+    """The rights on the log that the request names, which need not exist."""
+    if not request.log:
+        return {}
+    held: list[Value] = [str(each) for each in Right if request.permissions.allows(each, request.log)]
+    return {names.NODE_LOG_RIGHTS: held}
 
 
 def _parts(request: Request) -> Collection[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from examples.gateway import GatewayProcess
-from tests.web_console.gateway.conftest import ADMIN
+from tests.web_console.gateway.conftest import ADMIN, READER
 from tests.web_console.http_client import Person
 from web_console.gateway.api import Api, server_of
 
@@ -53,6 +53,17 @@ def test_a_replay_needs_the_name_and_a_start(admin: Person) -> None:
     assert done.status == 200
     assert "delivered again from there" in done.text
     assert "no event that can be delivered again" in admin.post(f"{TRIGGER}/redrive", {}).text
+
+
+def test_actions_are_shown_to_those_who_may_use_them(admin: Person, guarded_console: Any) -> None:
+    other = Person(guarded_console.address)
+    assert other.log_in(token=READER).status == 303
+    allowed, refused = admin.get(TRIGGER).text, other.get(TRIGGER).text
+    for control in (">Pause</button>", ">Replay</button>", ">Try filters<"):
+        assert control in allowed
+        assert control not in refused
+    assert "not change it" in refused
+    assert "not change it" not in allowed
 
 
 async def test_what_the_user_may_not_do_is_refused_by_the_gateway(

@@ -18,12 +18,22 @@ def ask(
     connection: int | None = None,
     offset: int = 0,
     count: int | None = None,
+    log: str = "",
     **body: Any,
 ) -> Answer:
     """The answer to a request of a user. `connection`: the one that the request comes over."""
     values: Any = body
     request = Request(
-        operation, type_, name, values, None, None, offset=offset, count=count, connection=connection
+        operation,
+        type_,
+        name,
+        values,
+        None,
+        None,
+        offset=offset,
+        count=count,
+        connection=connection,
+        log=log,
     )
     return node.service.node.manage(request, user)
 

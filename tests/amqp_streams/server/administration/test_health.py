@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import proton
 import pytest
+from structlog.testing import capture_logs
 
 from amqp_streams import __version__
 from amqp_streams.config import Limits
@@ -89,6 +90,24 @@ def test_only_administrators_see_the_node() -> None:
         who = "an anonymous connection" if user is None else f"user {user!r}"
         refused = Answer(403, f"{who} has no right 'manage' on '*'")
         assert ask(node, "node", "READ", user=user) == refused
+
+
+def test_every_user_may_learn_its_rights_on_a_log_also_on_one_that_it_may_not_see() -> None:
+    """It would learn them by refusals otherwise, which look like an attack."""
+    node = InMemoryNode(
+        {"temps": 1}, access=(rule("alice", "temps", "send info"), rule("admin", "*", "manage"))
+    )
+
+    def on(log: str, user: str | None) -> set[str]:
+        answer = body_of(ask(node, "node", "READ", user=user, parts=["rights"], log=log))
+        return set(answer["log-rights"])
+
+    assert on("temps", "alice") == {"send", "info"}
+    assert on("temps", "admin") == on("new", "admin") == {"manage"}
+    assert on("secret", "alice") == on("temps", None) == set()
+    with capture_logs() as lines:
+        on("secret", "bob")
+    assert not lines
 
 
 # -- warnings
