@@ -23,6 +23,7 @@ from amqp_streams.homes.states import BucketStates
 from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests, asked_log, asked_logs
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
+from amqp_streams.node.information.figures import Figures, GroupFigures, group_figures
 from amqp_streams.node.requests import Operations, RequestSteps
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.storage.ports import StoredLog
@@ -148,6 +149,25 @@ class KeptRequests:
             "UPDATE": lambda request: self._change_cursor(request, CursorRequests.update),
             "DELETE": lambda request: self._change_cursor(request, CursorRequests.delete),
         }
+
+    # -- figures
+
+    def figures(self, groups_max: int, lags_max: int) -> Figures:
+        """The figures of the groups whose homes are here: so each group counts at one node."""
+        logs = {log.incarnation: log for log in self._logs.values()}
+        shown: list[GroupFigures] = []
+        more = 0
+        for serving in filter(None, map(self._here.serving, range(BUCKETS))):
+            found = group_figures(
+                [logs[each] for each in serving.groups.counts.incarnations() if each in logs],
+                serving.groups,
+                HomeCursors(serving, ()),
+                groups_max=groups_max - len(shown),
+                lags_max=lags_max - sum(len(each.lags) for each in shown),
+            )
+            shown += found.shown
+            more += found.more
+        return Figures(shown, more)
 
     # -- changes
 

@@ -82,7 +82,10 @@ class Serving:
             states, self.writes, settings, limits, lambda _log: NOWHERE, self._changed
         )
         self.cursors: Final = Cursors(
-            states.items(PREFIX), cursors_max=limits.cursors, positions_max=limits.cursor_positions
+            states.items(PREFIX),
+            cursors_max=limits.cursors,
+            positions_max=limits.cursor_positions,
+            counts=self.groups.counts,
         )
         self._links: Final[dict[GroupLink, Claimant]] = {}
         self._names: Final[dict[tuple[str | None, str, str], Claimant]] = {}

@@ -427,6 +427,8 @@ class Node:
 
     def group_figures(self, *, groups_max: int, lags_max: int) -> Figures:
         """The figures of consumer groups: see `figures.group_figures`."""
+        if self.homed.figures is not None:
+            return self.homed.figures(groups_max, lags_max)
         kept = self._store.logs.values(), self._consumers.groups, self._consumers.cursors
         return group_figures(*kept, groups_max=groups_max, lags_max=lags_max)
 

@@ -4,6 +4,7 @@ Law: a group counts once, however it is known; the number equals that of a list 
 (`tests/amqp_streams/node/test_groups_machine.py`).
 """
 
+from collections.abc import Collection
 from enum import Flag
 
 from amqp_streams.streams.groups.claims import UNNAMED
@@ -42,6 +43,10 @@ class GroupCounts:
     def forget(self, incarnation: str) -> None:
         """The log was deleted with its groups."""
         self._known.pop(incarnation, None)
+
+    def incarnations(self) -> Collection[str]:
+        """The logs that have groups."""
+        return self._known.keys()
 
     def of(self, incarnation: str) -> int:
         """The number of groups of a log."""

@@ -15,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.attaching.attaches import Attach, positions_of
 from amqp_streams.node.cursors import KeptCursors
+from amqp_streams.node.information.figures import Figures
 from amqp_streams.node.lookups import Answering, Lookups, sought
 from amqp_streams.node.losses import require_left
 from amqp_streams.node.reading import Reading, storage_refusal
@@ -90,6 +91,8 @@ class Homed:
         partitions: Callable[[Attach], tuple[Partition, ...]],
     ) -> None:
         self.decider: Decider | None = None
+        self.figures: Callable[[int, int], Figures] | None = None
+        """The figures of the groups whose homes are here, at most so many groups and partitions."""
         self._lookups = lookups
         self._reading = reading
         self._others = others

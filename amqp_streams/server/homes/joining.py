@@ -142,6 +142,7 @@ class Homes:
         self._requests = requests = KeptRequests(
             store.logs, self._shell, service.node.homed.links, settings.groups, settings.limits
         )
+        service.node.homed.figures = requests.figures
         service.node.types |= {
             names.GROUP_TYPE: requests.groups(),
             names.CURSOR_TYPE: requests.cursors(),

@@ -5,6 +5,7 @@ Law: a recorded epoch is never lower than one that a peer was answered for the s
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from amqp_streams.errors import StorageError
 PREFIX: Final = "epoch/"
 """A key is this prefix, the log's incarnation, the partition's number and the group's name, with slashes."""
 VERSION: Final = 1
+_KEY: Final = re.compile(rf"{PREFIX}(.+?)/[0-9]+/(.*)", re.DOTALL)
 
 
 def epochs_prefix(incarnation: str) -> str:
@@ -41,8 +43,10 @@ def read_epochs(incarnation: str, items: Iterable[tuple[str, bytes]]) -> Mapping
 
 def epoch_group(key: str) -> tuple[str, str]:
     """The incarnation of the log and the name of the group in the key of an epoch."""
-    incarnation, _, rest = key.removeprefix(PREFIX).partition("/")
-    return incarnation, rest.partition("/")[2]
+    # An incarnation may contain a slash: the id of a topic of Kafka is base64.
+    found = _KEY.fullmatch(key)
+    assert found is not None, "it is the key of an epoch"
+    return found[1], found[2]
 
 
 def _decoded(key: str, value: bytes) -> int:

@@ -260,3 +260,14 @@ def test_the_incarnation_of_a_log_may_contain_a_slash() -> None:
     request = Request("QUERY", names.GROUP_TYPE, "", {}, None, None, log="log")
     body: Any = finish(carry_out({names.GROUP_TYPE: kept.groups()}, request)).body
     assert len(body[names.GROUPS]) == 1
+
+
+def test_the_figures_are_of_the_groups_whose_homes_are_here() -> None:
+    asked = Changing(GROUP)
+    asked.stage.grant("node", 1, replace(wanted("m", 0), user=None))
+    asked.buckets.keep(Cursor(group_key("i", "elsewhere"), None, {0: 5}, 7))
+    figures = asked.kept.figures(10, 100)
+    assert [(each.log, each.group, each.members, each.links) for each in figures.shown] == [
+        ("log", "g", 1, 1)
+    ]
+    assert asked.kept.figures(0, 100).more == 1

@@ -40,3 +40,11 @@ def test_a_deleted_log_has_no_groups() -> None:
     counts.forget("i")
     counts.remove("i", "g", KnownBy.CURSOR)
     assert (counts.of("i"), counts.of("j"), counts.of("k")) == (0, 1, 0)
+
+
+def test_the_logs_that_have_groups_are_known() -> None:
+    counts = GroupCounts()
+    counts.add("i", "g", KnownBy.CURSOR)
+    counts.add("j", "g", KnownBy.CLAIM)
+    counts.remove("i", "g", KnownBy.CURSOR)
+    assert list(counts.incarnations()) == ["j"]

@@ -39,3 +39,11 @@ def test_a_state_of_a_later_version_is_not_interpreted(value: bytes) -> None:
     (key,) = epoch_change("a", "g", 0, 1)
     with pytest.raises(StorageError, match="start the version that wrote it"):
         read_epochs("a", [(key, value)])
+
+
+@pytest.mark.parametrize("incarnation", ["0123abcd", "a/b+c/d", "x" * 22])
+@pytest.mark.parametrize("group", ["g", "g/7/h", "two\nlines"])
+def test_log_and_group_are_read_from_the_key_of_an_epoch(incarnation: str, group: str) -> None:
+    """The id of a topic of Kafka, which is an incarnation, is base64."""
+    (key,) = epoch_change(incarnation, group, 12, 1)
+    assert epoch_group(key) == (incarnation, group)
