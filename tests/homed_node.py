@@ -79,7 +79,7 @@ class MemoryHomes:
         self._perform()
         self.links.tick()
 
-    def _send(self, address: str, report: Report) -> None:
+    def _send(self, address: str, report: Report, _home: str) -> None:
         def arrive() -> None:
             if self.reachable:
                 self.home.report(report, self._node.clock())

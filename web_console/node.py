@@ -10,11 +10,11 @@ from starlette.routing import BaseRoute, Route
 from amqp_streams.client import AuthenticationError, ClosedError
 from amqp_streams.errors import AmqpStreamsError
 from web_console.product import Product
+from web_console.sessions.rights import of_log
 from web_console.sessions.session import log_in
 from web_console.showing.words import is_away, sentence, status
 from web_console.views import changing, connections, groups, health, log, logs, tail, trying
 from web_console.views.requests import console_of, end_session, problem, session_of, with_session
-from web_console.views.rights import of_log
 
 _EVENT: Final = "/logs/{log}/events/{partition}/{offset:int}"
 

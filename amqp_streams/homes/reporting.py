@@ -75,10 +75,11 @@ class _Home:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this report to the home at this address."""
+    """Send this report to the home at this address. `home`: the id of its process."""
 
     address: str
     report: Report
+    home: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +368,7 @@ class Reporting:
             del home.sent[next(iter(home.sent))]
         links = tuple(_reported(link) for link in home.links.values())
         report = Report(self._node, bucket, home.record.term, self._reports, links, yielded=home.yielded)
-        self._effects.append(Send(home.record.address, report))
+        self._effects.append(Send(home.record.address, report, home.record.node))
 
     def _give_up(self, home: _Home, now_ms: int) -> None:
         """Close the links that were paused or unanswered for too long."""

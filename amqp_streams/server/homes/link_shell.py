@@ -68,7 +68,7 @@ class LinkShell:
         process: str,
         boot_ms: Callable[[], int],
         soon: Callable[[Callable[[], None]], object],
-        send: Callable[[str, Report], None],
+        send: Callable[[str, Report, str], None],
     ) -> None:
         self._reporting: Final = reporting
         self._service: Final = service
@@ -226,9 +226,9 @@ class LinkShell:
     def _carry_out(self, effect: Effect) -> None:
         now_ms = self._service.monotonic_ms()
         match effect:
-            case Send(address, report):
+            case Send(address, report, home):
                 self._service.effects.carry_out()
-                self._send(address, report)
+                self._send(address, report, home)
             case Granted(number, partition, epoch, positions):
                 self._homed.granted(number, epoch, partition, dict(positions), now_ms)
             case Denied(number, error) | Closed(number, error):

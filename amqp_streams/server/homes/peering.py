@@ -8,7 +8,8 @@ newer one replaces it. A node opens one connection to each home address; the hom
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from secrets import token_bytes
 from typing import Final, cast
@@ -40,9 +41,21 @@ CONNECTIONS_MAX: Final = NODES_MAX + 64
 CALLS_MAX: Final = 64
 """Connections to homes. There are at most as many homes as buckets; others are of homes that were."""
 
+TWIN_S: Final = 30.0
+"""Homes at the own address that are another process are those of the process before, but not for so long."""
+
 _REFUSED: Final = (FrameError, RefusedError, TimeoutError)
 
 log = structlog.get_logger("amqp_streams.server")
+
+
+@dataclass(slots=True)
+class _Twin:
+    """Another process with the address of this one, and when reports for it were made."""
+
+    process: str
+    first_s: float
+    last_s: float
 
 
 class Peers:
@@ -79,6 +92,7 @@ class Peers:
         self._all_left: Final = asyncio.Event()
         self._all_left.set()
         self._closed = False
+        self._twin: _Twin | None = None
 
     async def open(self) -> None:
         """Listen for other nodes.
@@ -112,22 +126,26 @@ class Peers:
 
         Programs that connect to this node cannot change it.
         """
-        return tuple(
+        unreached = (
             f"the node at {address} is not reached: {call.problem}"
             for address, call in sorted(self._calls.items())
             if call.problem is not None
         )
+        return (*self._twins, *unreached)
 
     @property
     def refused(self) -> tuple[str, ...]:
         """Which nodes were refused in the last minute, in words. Any program on the network can be one."""
         return self._refusals.lately(asyncio.get_running_loop().time())
 
-    def send_report(self, address: str, report: Report) -> None:
-        """Send a report of this node to the home at this address."""
+    def send_report(self, address: str, report: Report, home: str = "") -> None:
+        """Send a report of this node to the home at this address. `home`: the id of its process, if known."""
         if self._closed:
             return
         if address == self._address:
+            if home and home != self._me.process:
+                self._at_own_address(home)
+                return
             asyncio.get_running_loop().call_soon(self._deliver_report, report)
             return
         call = self._calls.pop(address, None)
@@ -143,6 +161,25 @@ class Peers:
             asyncio.get_running_loop().call_soon(self._deliver_answer, answer)
         elif (connection := self._nodes.get(process)) is not None:
             connection.post(answer)
+
+    def _at_own_address(self, home: str) -> None:
+        """Another process is a home at the address of this one: an earlier one, or one that runs."""
+        now = asyncio.get_running_loop().time()
+        if self._twin is None or self._twin.process != home or now - self._twin.last_s > TWIN_S:
+            self._twin = _Twin(home, now, now)
+        self._twin.last_s = now
+
+    @property
+    def _twins(self) -> Iterator[str]:
+        """After a restart, the records of the process before are there until its buckets have new homes."""
+        twin = self._twin
+        if twin is not None and not self._closed:
+            now = asyncio.get_running_loop().time()
+            if twin.last_s - twin.first_s > TWIN_S and now - twin.last_s <= TWIN_S:
+                yield (
+                    f"another node has the address of this one, {self._address}: set node.advertise to an"
+                    " address that only this node has"
+                )
 
     def tick(self) -> None:
         """Called each `TICK_S`."""

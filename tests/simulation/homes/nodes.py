@@ -349,7 +349,7 @@ class Process:
         if self.world.stories and not isinstance(order, reporting.Send | reporting.Durable):
             self.world.tell(f"{self.id}: {order}")
         match order:
-            case reporting.Send(address, report):
+            case reporting.Send(address, report, _):
                 self._send(address, report)
             case _:
                 link = self.links.get(getattr(order, "number", 0))

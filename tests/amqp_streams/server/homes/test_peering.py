@@ -54,6 +54,26 @@ async def test_a_node_that_is_its_own_home_uses_no_socket(start: Start) -> None:
     assert not node.peers._calls
 
 
+async def test_another_node_with_the_same_address_is_named_after_a_while(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after a restart, the records of the process before have the same address."""
+    monkeypatch.setattr(peering, "TWIN_S", 0.2)
+    node = await start("me")
+
+    def said() -> bool:
+        node.peers.send_report(node.peers.address, report("me"), "another")
+        return bool(node.peers.problems)
+
+    assert not said()
+    await until(said)
+    assert "set node.advertise to an address that only this node has" in node.peers.problems[0]
+    assert node.reports == [], "it is not for this node"
+    node.peers.send_report(node.peers.address, report("me"), "me")
+    await until(lambda: node.answers)
+    await until(lambda: not node.peers.problems)
+
+
 async def test_a_report_reaches_the_home_at_another_node_and_the_answer_comes_back(start: Start) -> None:
     one, two = await start("one"), await start("two")
     two.peers.send_report(one.peers.address, report("two", links=2))
