@@ -122,14 +122,15 @@ class MemoryHomes:
                         pass
 
 
-class HomedNode(InMemoryNode):
-    """Each attach gets the time that reports need. `topic`: of a node before this one."""
+class WithHomes(InMemoryNode):
+    """Gives a node homes. Each attach gets the time that reports need."""
 
-    def __init__(
-        self, logs: dict[str, int] | None = None, *, topic: MemoryTopic | None = None, **given: Any
-    ) -> None:
-        self._advancing = True
-        super().__init__(logs, **given)
+    topic: MemoryTopic
+    homes: MemoryHomes
+    _advancing = True
+
+    def join(self, topic: MemoryTopic | None = None) -> None:
+        """Begin. `topic`: of a node before this one."""
         self.topic = topic or MemoryTopic()
         self.homes = MemoryHomes(self, self.topic, f"process-{id(self.topic)}-{self.clock()}")
         self.advance(GATHER_MS)
@@ -145,3 +146,13 @@ class HomedNode(InMemoryNode):
             self.advance(3 * round(TICK_S * 1000))
         finally:
             self._advancing = False
+
+
+class HomedNode(WithHomes):
+    """With logs in memory."""
+
+    def __init__(
+        self, logs: dict[str, int] | None = None, *, topic: MemoryTopic | None = None, **given: Any
+    ) -> None:
+        super().__init__(logs, **given)
+        self.join(topic)

@@ -15,11 +15,16 @@ from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
 from amqp_streams.testing_amqp import EnginePair
 from bench.products.kafka_cluster import Cluster
-from tests.kafka_spec.exceptions import EXCEPTIONS, PLAIN_SAMPLE, RETENTION, SAMPLE
+from tests.homed_node import WithHomes
+from tests.kafka_spec.exceptions import EXCEPTIONS, HOMED, PLAIN_SAMPLE, RETENTION, SAMPLE
 from tests.spec.conftest import LOGS
 from tests.stores import StoreNode, WatchedStore
 
 FOLDER = Path(__file__).parent
+
+
+class HomedStoreNode(WithHomes, StoreNode):
+    """Its groups and cursors have homes; their states are in memory."""
 
 
 @pytest.fixture
@@ -44,9 +49,13 @@ def store(kafka: Cluster, calls: ManualLoop) -> Iterator[WatchedStore]:
 
 
 @pytest.fixture
-def node(store: WatchedStore, calls: ManualLoop) -> StoreNode:
+def node(request: pytest.FixtureRequest, store: WatchedStore, calls: ManualLoop) -> StoreNode:
     """A node with new logs."""
-    return StoreNode(LOGS, store=store, calls=calls, busy=lambda: store.busy)
+    if request.node.name.partition("[")[0] not in HOMED:
+        return StoreNode(LOGS, store=store, calls=calls, busy=lambda: store.busy)
+    node = HomedStoreNode(LOGS, store=store, calls=calls, busy=lambda: store.busy)
+    node.join()
+    return node
 
 
 @pytest.fixture

@@ -2,33 +2,12 @@
 
 from typing import Final
 
-GROUPS: Final = "consumer groups and epochs are refused on Kafka"
-DURABLE: Final = "durable subscriptions are refused on Kafka"
+GROUPS: Final = "consumer groups and epochs are refused on a node without homes"
 CLOCK: Final = "the test sets the clock of the node, and on Kafka the brokers give the times"
 RETENTION: Final = "the test sets the clock of the node, and Kafka removes events by its own"
 BY_TIME: Final = "a IS NULL AND d.event-streams-timestamp > {1}-900"
 
 EXCEPTIONS: Final[dict[str, str]] = {
-    # Section 3
-    "test_a_durable_terminus_keeps_its_cursor_and_says_so": DURABLE,
-    # Section 4
-    "test_the_node_binds_no_link_that_did_not_ask_unless_it_is_in_a_group": GROUPS,
-    # Section 4.5
-    "test_a_link_may_be_bound_to_a_consumer_group": GROUPS,
-    "test_a_group_is_created_by_the_first_attach": GROUPS,
-    "test_a_link_in_a_group_is_bound_to_a_partition": GROUPS,
-    "test_a_partition_in_a_group_has_at_most_one_active_link": GROUPS,
-    "test_the_node_binds_a_member_that_asks_for_no_partition": GROUPS,
-    "test_or_the_next_member_waits_until_one_is_free": GROUPS,
-    "test_partitions_are_renegotiated_by_closing_links_gracefully": GROUPS,
-    "test_a_disconnected_member_comes_back_without_a_partition": GROUPS,
-    "test_links_in_a_group_are_never_left_agnostic": GROUPS,
-    "test_an_epoch_is_seeded_with_zero_and_answered_to_every_member": GROUPS,
-    "test_an_epoch_is_taken_as_any_integer_and_answered_as_a_ulong": GROUPS,
-    "test_a_second_link_is_rejected_unless_its_epoch_is_greater": GROUPS,
-    "test_a_greater_epoch_takes_the_partition_over": GROUPS,
-    "test_settlements_of_an_evicted_link_change_nothing": GROUPS,
-    "test_the_epoch_is_not_reset_when_its_link_ends": GROUPS,
     # Section 5
     "test_the_timestamp_is_when_the_log_took_the_event": CLOCK,
     "test_segments_that_are_no_longer_retained_are_not_examined": RETENTION,
@@ -38,12 +17,35 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "test_the_earliest_offset_is_the_earliest_retained": RETENTION,
     "test_other_entries_are_extensions": "the entries of a partition whose offsets may have gaps say so",
     # Filter Expressions
-    "test_a_filter_that_rejects_everything_lets_a_cursor_go_on": DURABLE,
     f"test_bounds_of_offset_and_time_are_sought_not_scanned[{BY_TIME}]": (
         f"{CLOCK}: tests/kafka_spec/test_times.py"
     ),
 }
 """By the name of a test of tests/spec, with its parameters if it is about these only."""
+
+HOMED: Final[frozenset[str]] = frozenset(
+    {
+        "test_a_durable_terminus_keeps_its_cursor_and_says_so",
+        "test_the_node_binds_no_link_that_did_not_ask_unless_it_is_in_a_group",
+        "test_a_link_may_be_bound_to_a_consumer_group",
+        "test_a_group_is_created_by_the_first_attach",
+        "test_a_link_in_a_group_is_bound_to_a_partition",
+        "test_a_partition_in_a_group_has_at_most_one_active_link",
+        "test_the_node_binds_a_member_that_asks_for_no_partition",
+        "test_or_the_next_member_waits_until_one_is_free",
+        "test_partitions_are_renegotiated_by_closing_links_gracefully",
+        "test_a_disconnected_member_comes_back_without_a_partition",
+        "test_links_in_a_group_are_never_left_agnostic",
+        "test_an_epoch_is_seeded_with_zero_and_answered_to_every_member",
+        "test_an_epoch_is_taken_as_any_integer_and_answered_as_a_ulong",
+        "test_a_second_link_is_rejected_unless_its_epoch_is_greater",
+        "test_a_greater_epoch_takes_the_partition_over",
+        "test_settlements_of_an_evicted_link_change_nothing",
+        "test_the_epoch_is_not_reset_when_its_link_ends",
+        "test_a_filter_that_rejects_everything_lets_a_cursor_go_on",
+    }
+)
+"""Tests of groups, epochs and cursors: their node has homes, which let time pass at each step."""
 
 SAMPLE: Final[frozenset[str]] = frozenset(
     {
