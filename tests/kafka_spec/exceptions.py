@@ -104,6 +104,7 @@ PLAIN_EXCEPTIONS: Final[dict[str, str]] = {
     "test_the_pending_bytes_of_a_store_are_those_of_its_queues": SECTIONS,
     "test_a_log_is_created_changed_and_deleted_by_questions": FOREIGN,
     "test_settings_change_but_not_the_number_of_partitions": FOREIGN,
+    "test_a_compression_is_kept_or_refused": FOREIGN,
     "test_a_deleted_log_does_not_exist_and_its_pending_appends_fail": FOREIGN,
     "test_the_identity_of_a_store_does_not_change_with_its_logs": FOREIGN,
     "test_a_namesake_of_a_deleted_log_begins_empty": FOREIGN,
