@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop cluster kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -168,6 +168,9 @@ kafka: setup  ## install Kafka from Maven Central and start three brokers on loo
 
 kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/kafka
 	$(BIN)/python -m bench.products.kafka_cluster stop
+
+cluster: setup  ## run three Kafka brokers, three nodes with consumer groups, PostgreSQL and two gateways on loopback, and print where they are; Ctrl-C stops them
+	$(BIN)/python -m bench.products.cluster
 
 kafka-spec: setup  ## run the tests and the scenarios of the specification with nodes on Kafka, and the suite of stores on topics that exist; make heavy has a sample of them
 	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
