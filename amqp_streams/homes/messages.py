@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from amqp_streams.errors import PeerError
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Wanted
 
 Serial: TypeAlias = tuple[int, int]
 """Of a grant: the home's term, and a number that grows with each grant of this home."""
@@ -32,24 +32,6 @@ class Identity:
     process: str
     cluster: str
     prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a link's attach asks for.
-
-    `claim`: in a group; None: the link has a cursor of its own, for `partitions`. `durable`: it has a cursor.
-    `starts`: by partition of the log, where the cursor begins if it does not exist.
-    """
-
-    incarnation: str
-    user: str | None
-    container: str
-    link: str
-    claim: Claim | None
-    durable: bool
-    starts: tuple[int, ...]
-    partitions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ number of the link, which no other link ever has.
 import json
 from typing import Final
 
-from amqp_streams.homes.messages import Wanted
 from amqp_streams.streams.consuming.cursors import link_key
+from amqp_streams.streams.groups.claims import Wanted
 
 PREFIX: Final = "owner/"
 VERSION: Final = 1

@@ -25,10 +25,10 @@ from amqp_streams.homes.messages import (
     Serial,
     Stored,
     Verdict,
-    Wanted,
 )
 from amqp_streams.homes.protocol.reports import LINKS_BYTES_MAX, reserved
 from amqp_streams.homes.records import HomeRecord
+from amqp_streams.streams.groups.claims import Wanted
 
 SENT_MAX: Final = 16
 """How many reports to a home may be unanswered before an answer to the oldest one renews nothing."""

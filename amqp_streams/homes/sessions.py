@@ -19,11 +19,10 @@ from amqp_streams.homes.messages import (
     Serial,
     Stored,
     Verdict,
-    Wanted,
 )
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.consuming.cursors import Cursor
-from amqp_streams.streams.groups.claims import GroupLink
+from amqp_streams.streams.groups.claims import GroupLink, Wanted
 
 
 class State(Enum):

@@ -20,12 +20,13 @@ from amqp_streams.errors import StorageError
 from amqp_streams.homes.bucket import Bucket, Phase, Reply
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.leases import Times
-from amqp_streams.homes.messages import Owns, Report, Reported, Wanted
+from amqp_streams.homes.messages import Owns, Report, Reported
 from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
 from amqp_streams.kafka.sharing.state_topic import find_or_create
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
+from amqp_streams.streams.groups.claims import Wanted
 from amqp_streams.testing import MemoryStore
 
 PREFIX: Final = "chaos"

@@ -108,7 +108,7 @@ def _kill(kafka: kafka_cluster.Cluster) -> None:
 
 
 def _gateways(stack: ExitStack, folder: Path, made: Running, count: int) -> Iterator[GatewayProcess]:
-    """Start gateways. Senders reach all of them under the URL of the first one: there is no load balancer."""
+    """Start gateways. The URLs of Brokers name the first one: in production, that of a load balancer."""
     port = free_port()
     options = [
         "--amqp",

@@ -159,7 +159,7 @@ class Api:
         kind = self.definitions.registry.find(meant.group, meant.version, meant.plural)
         if kind is None:
             raise nowhere()
-        access = Access(self._gate, authorization, meant.namespace, kind.full_name)
+        access = Access(self._gate, authorization, meant.namespace, kind.full_name, user=identity.user)
         # Before the body is read and the object is looked up, so that 403 does not depend on whether the
         # object exists.
         access.check(verb)

@@ -29,7 +29,9 @@ from knative_gateway.health.facts import (
 from knative_gateway.health.warnings import Facts
 from knative_gateway.reloading import AT_ONCE
 from knative_gateway.running.addresses import guessed
+from knative_gateway.running.figures import Observed
 from knative_gateway.running.parent import Parent, ParentLink
+from knative_gateway.running.sharing import Shared
 from knative_gateway.security.access import Gate
 from service_parts.health import machine
 from service_parts.health.changes import Changes
@@ -42,7 +44,7 @@ _RIGHTS: Final = ("rights",)
 _OF_NODE: Final = ("figures", "warnings")
 
 
-class Described(Protocol):
+class Described(Observed, Protocol):
     """The gateway in this process."""
 
     @property
@@ -65,25 +67,6 @@ class Described(Protocol):
     def shares_store(self) -> bool:
         """Whether other gateways use the same state database."""
 
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes the statuses of objects."""
-
-    @property
-    def stored_s_ago(self) -> float | None:
-        """Seconds since positions were stored."""
-
-    @property
-    def embedded_starts(self) -> int | None:
-        """How often the embedded node was started."""
-
-    @property
-    def certificate_expires_at(self) -> float | None:
-        """When the certificate of the listeners expires, in seconds since 1970."""
-
-    def missing(self) -> str | None:
-        """Return why this process is not ready; None if it is."""
-
     def uses(self) -> dict[str, Use]:
         """Return how much of each limit is in use in this process."""
 
@@ -96,8 +79,7 @@ class Health:
         """What users change through this process."""
         self.about: Final = about
         self._gateway: Final = gateway
-        self._making: asyncio.Task[Mapping[str, object]] | None = None
-        self._until_s = 0.0
+        self._shared: Final = Shared(self._make, KEPT_S)
 
     async def document(self) -> Mapping[str, object]:
         """Return the whole answer, at most a second old.
@@ -105,13 +87,7 @@ class Health:
         Raises:
             UnavailableError: the parent process does not answer.
         """
-        loop = asyncio.get_running_loop()
-        if self._making is None or (
-            self._making.done() and (loop.time() >= self._until_s or self._making.exception() is not None)
-        ):
-            self._making = loop.create_task(self._make())
-        # One client that leaves must not cancel it for the others.
-        return await asyncio.shield(self._making)
+        return await self._shared.get()
 
     def reloaded(self, restart_needed: Sequence[str]) -> None:
         """The settings were read again. A worker leaves this to its parent."""
@@ -146,9 +122,7 @@ class Health:
             has_plain_tokens=not gateway.gate.open and bool(elsewhere) and settings.tls is None,
             trusts_all=not settings.subscribers.verify,
         )
-        made = document(facts, settings, __version__, node)
-        self._until_s = asyncio.get_running_loop().time() + KEPT_S
-        return made
+        return document(facts, settings, __version__, node)
 
     async def _gathered(self) -> Gathered:
         parent = self._gateway.parent
@@ -163,7 +137,7 @@ class Health:
     async def _vitals(self) -> Vitals:
         gateway = self._gateway
         parent = gateway.parent
-        descriptors = await asyncio.to_thread(_open_files)
+        descriptors = await asyncio.to_thread(machine.open_files_now)
         uses = gateway.uses()
         if descriptors is not None:
             uses[DESCRIPTORS] = Use(descriptors, machine.open_files_max())
@@ -194,10 +168,10 @@ class Health:
 
 async def _described(client: Client) -> NodeInfo | str:
     # A node that is asked for more than the user may know writes it to its log as a refused access.
-    rights = await client.management.describe_node(parts=_RIGHTS, timeout=NODE_S_MAX)
+    rights = await client.management.describe_node(parts=_RIGHTS)
     if not rights.administers:
         return "the gateway's user of the log node has no right 'manage' on all logs"
-    return await client.management.describe_node(parts=_OF_NODE, timeout=NODE_S_MAX)
+    return await client.management.describe_node(parts=_OF_NODE)
 
 
 def about(shown: Shown | None) -> About:
@@ -208,16 +182,6 @@ def about(shown: Shown | None) -> About:
 def _not_ready(gateway: Described) -> str | None:
     parent = gateway.parent
     return gateway.missing() or (parent.problem if isinstance(parent, ParentLink) else None)
-
-
-def _open_files() -> int | None:
-    counting = machine.open_files()
-    while True:
-        try:
-            next(counting)
-        except StopIteration as end:
-            found: int | None = end.value
-            return found
 
 
 def _now_ms() -> int:

@@ -19,6 +19,7 @@ from event_formats.host import is_host, is_out_of_reach
 from knative_gateway.errors import UnavailableError
 from knative_gateway.http.asgi import App
 from knative_gateway.http.turns import Turns
+from knative_gateway.running.sharing import Shared
 
 EVENTS: Final = ("/broker/", "/channel/")
 PROBES: Final = frozenset({"/healthz", "/readyz"})
@@ -58,33 +59,23 @@ class Figures:
         kept_s: float = FIGURES_KEPT_S,
     ) -> None:
         """`build` makes the text, or another form of the metrics."""
-        self.made = 0
-        """How often the text was built."""
         self._registry: Final = registry
         self._build: Final = build
-        self._kept_s: Final = kept_s
-        self._making: asyncio.Task[bytes] | None = None
-        self._until = 0.0
+        self._shared: Final = Shared(self._make, kept_s)
+
+    @property
+    def made(self) -> int:
+        """How often the text was built."""
+        return self._shared.made
 
     async def text(self) -> bytes:
         """Return the text, at most a second old."""
-        loop = asyncio.get_running_loop()
-        if self._making is None or (
-            self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)
-        ):
-            self._making = loop.create_task(self._make())
-        # Several scrapes share one computation. A scraper that disconnects must not cancel it for the others.
-        return await asyncio.shield(self._making)
+        return await self._shared.get()
 
     async def _make(self) -> bytes:
-        self.made += 1
         made = await self._made_beside()
-        if made is None:
-            # On the event loop nothing can change in between. This is the last resort, because it delays
-            # events.
-            made = self._build(self._registry)
-        self._until = asyncio.get_running_loop().time() + self._kept_s
-        return made
+        # On the event loop nothing can change in between. This is the last resort, because it delays events.
+        return self._build(self._registry) if made is None else made
 
     async def _made_beside(self) -> bytes | None:
         """Build the text in a thread; None: the event loop changed a counter during each try."""

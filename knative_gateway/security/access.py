@@ -73,16 +73,15 @@ class Access:
     A long request checks it again later.
     """
 
-    def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
+    def __init__(
+        self, gate: "Gate", authorization: str | None, namespace: str, what: str, *, user: str
+    ) -> None:
+        self.user: Final = user
+        """Who sent the request. The token may have been revoked since."""
         self._gate: Final = gate
         self._authorization: Final = authorization
         self._namespace: Final = namespace
         self._what: Final = what
-
-    @property
-    def user(self) -> str:
-        """The name of the user. Raises UnauthenticatedError: the token is not valid any more."""
-        return self._gate.identify(self._authorization).user
 
     def check(self, verb: Verb) -> None:
         """Require the permission.

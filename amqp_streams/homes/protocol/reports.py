@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from amqp_streams.homes.buckets import BUCKETS
-from amqp_streams.homes.messages import Report, Reported, Wanted
+from amqp_streams.homes.messages import Report, Reported
 from amqp_streams.homes.protocol.fields import Fields, Json, encoded
 from amqp_streams.homes.protocol.parts import Parts, parts_of
-from amqp_streams.streams.groups.claims import EPOCH_MAX, Claim
+from amqp_streams.streams.groups.claims import EPOCH_MAX, Claim, Wanted
 
 REPORT_BYTES_MAX: Final = 1 << 20
 """All parts of a report together."""

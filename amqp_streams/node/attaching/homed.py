@@ -6,8 +6,7 @@ Laws: such a link is granted only when the decider grants it, and gets events on
 allows it. The decider hears of the end of each link that it has got. A link that has ended changes nothing.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -32,33 +31,15 @@ from amqp_streams.streams.consuming.cursors import (
 )
 from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.start import start_position
-from amqp_streams.streams.groups.claims import Claim, GroupLink
+from amqp_streams.streams.groups.claims import Claim, GroupLink, Wanted
 
 Refreshed: TypeAlias = Callable[[StoredLog, int], Answering[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a link asks its home for.
-
-    `claim`: in a group; None: the link has a cursor of its own, for `partitions`. `durable`: it has a cursor.
-    `starts`: by partition of the log, where the cursor begins if it does not exist.
-    """
-
-    incarnation: str
-    user: str | None
-    container: str
-    link: str
-    claim: Claim | None
-    durable: bool
-    starts: Sequence[int]
-    partitions: Sequence[int]
 
 
 class Decider(Protocol):
     """Knows the homes, and until when they allow links to send. It calls the methods of `Homed` later."""
 
-    def attach(self, asked: Asked) -> int:
+    def attach(self, wanted: Wanted) -> int:
         """Ask the home for a link. Returns the number of the link, which is never used again.
 
         Raises:
@@ -219,15 +200,15 @@ class Homed:
         for each in wanted:
             starts[each.index] = start_position(filters, each, attach.found)
         attach.number = self.decider.attach(
-            Asked(
+            Wanted(
                 log.incarnation,
                 request.user,
                 request.container,
                 request.link,
                 claim,
                 request.durable,
-                starts,
-                () if claim is not None else [each.index for each in wanted],
+                tuple(starts),
+                () if claim is not None else tuple(each.index for each in wanted),
             )
         )
         self._attaches[attach.number] = attach

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from amqp_streams.homes.buckets import bucket_of
-from amqp_streams.homes.messages import Answer, Report, Wanted
+from amqp_streams.homes.messages import Answer, Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.reporting import (
     Closed,
@@ -27,12 +27,12 @@ from amqp_streams.homes.reporting import (
     Reporting,
     Send,
 )
-from amqp_streams.node.attaching.homed import Asked
 from amqp_streams.proton import links
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.turns import OrderedCalls
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.attach import Consuming
+from amqp_streams.streams.groups.claims import Wanted
 
 CUT_MS: Final = 150
 """How long before the end of a grant a connection is cut that still has bytes to write: three ticks. The next
@@ -89,26 +89,17 @@ class LinkShell:
 
     # -- from the node: see `Decider`
 
-    def attach(self, asked: Asked) -> int:
+    def attach(self, wanted: Wanted) -> int:
         """See `Decider.attach`."""
-        container, link, claim = asked.container, asked.link, asked.claim
-        if not (container and link):
+        container, claim = wanted.container, wanted.claim
+        if claim is not None and not container:
+            claim = replace(claim, member=f"{self._process}/{claim.member}")
+        if not (container and wanted.link):
             # Links without a name are different links, and differ from those of other nodes.
             self._unnamed += 1
             container = f"{self._process}/{self._unnamed}"
-        if claim is not None and not asked.container:
-            claim = replace(claim, member=f"{self._process}/{claim.member}")
-        wanted = Wanted(
-            asked.incarnation,
-            asked.user,
-            container,
-            link,
-            claim,
-            asked.durable,
-            tuple(asked.starts),
-            tuple(asked.partitions),
-        )
-        bucket = bucket_of(asked.incarnation, claim, container, link)
+        wanted = replace(wanted, container=container, claim=claim)
+        bucket = bucket_of(wanted.incarnation, claim, container, wanted.link)
         number = self._reporting.attach(wanted, bucket, self._boot_ms())
         self._perform_soon()
         return number

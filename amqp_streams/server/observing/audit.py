@@ -80,6 +80,8 @@ class Audit:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "null"
     # Numbers and names only: a list or a map may be as large as a message.
     return str(value)[:_SHOWN_MAX] if isinstance(value, str | int | float) else "…"
 

@@ -36,6 +36,24 @@ class Claim:
     member: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the attach of a link asks its home for (`homes/`).
+
+    `claim`: in a group; None: the link has a cursor of its own, for `partitions`. `durable`: it has a cursor.
+    `starts`: by partition of the log, where the cursor begins if it does not exist.
+    """
+
+    incarnation: str
+    user: str | None
+    container: str
+    link: str
+    claim: Claim | None
+    durable: bool
+    starts: tuple[int, ...]
+    partitions: tuple[int, ...] = ()
+
+
 class GroupLinkState(Enum):
     """The state of a link in a group."""
 

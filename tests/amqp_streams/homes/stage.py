@@ -2,11 +2,11 @@
 
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.homes.leases import Times
-from amqp_streams.homes.messages import Answer, Ends, Owns, Report, Reported, Stored, Wanted
+from amqp_streams.homes.messages import Answer, Ends, Owns, Report, Reported, Stored
 from amqp_streams.homes.serving import Serving
 from amqp_streams.homes.states import BucketStates
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Claim, Wanted
 from amqp_streams.testing import MemoryStore
 
 TIMES = Times()

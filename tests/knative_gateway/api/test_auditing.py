@@ -1,15 +1,27 @@
 """Who changed what: only what was really changed is noted."""
 
 from collections.abc import AsyncIterator
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from knative_gateway.api import Api
-from knative_gateway.security.access import Gate
+from knative_gateway.security.access import Gate, Identity
 from knative_gateway.store import Store
 from service_parts.health.changes import Changes
 from tests.knative_gateway.api.client import APPLY, BROKERS, MERGE, TRIGGERS, call, trigger
 from tests.knative_gateway.api.test_actions import Recorder
+
+
+class Known:
+    """Tokens and their users."""
+
+    def __init__(self, users: dict[str, Identity]) -> None:
+        self._users = users
+
+    def identity(self, token: str) -> Identity | None:
+        return self._users.get(token)
 
 
 class Described:
@@ -94,3 +106,24 @@ async def test_the_path_of_the_gateway_is_only_there_in_a_gateway(api: Api, stor
     assert path in (await call(api, "GET", "/")).json["paths"]
     assert path in (await call(api, "GET", "/openapi.json")).json["paths"]
     assert (await call(Api(store.resources, store.cursors), "GET", path)).code == 404
+
+
+async def test_a_token_that_is_revoked_during_a_request_is_noted_and_the_change_is_answered(
+    store: Store, health: Described
+) -> None:
+    """The object was created, and the client was told that its token is not valid."""
+    gate = Gate([Known({"a-token": Identity("ann")})])
+    api = Api(store.resources, store.cursors, gate=gate, health=health)
+    await api.start()
+    write = store.resources.write
+
+    async def revoking(*args: Any, **more: Any) -> Any:
+        gate.use([Known({})], [])
+        return await write(*args, **more)
+
+    with patch.object(store.resources, "write", revoking):
+        made = await call(api, "POST", TRIGGERS, trigger(), headers={"authorization": "Bearer a-token"})
+    assert made.code == 201
+    assert [(each.user, each.what) for each in health.changes.latest()] == [("ann", "CREATE")]
+    assert (await call(api, "GET", TRIGGERS, headers={"authorization": "Bearer a-token"})).code == 401
+    await api.close()

@@ -31,8 +31,10 @@ def test_open_files_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (many / str(number)).touch()
     monkeypatch.setattr(machine, "_FILES", many)
     assert sum(1 for _ in machine.open_files()) == 2
+    assert machine.open_files_now() == 2 * NAMES_A_STEP
     monkeypatch.setattr(machine, "_FILES", tmp_path / "none")
     assert finish(machine.open_files()) is None
+    assert machine.open_files_now() is None
 
 
 def test_memory_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

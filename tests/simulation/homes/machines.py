@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_streams.errors import PeerError
-from amqp_streams.homes.messages import Wanted
 from amqp_streams.streams.consuming.tracker import Tracker
+from amqp_streams.streams.groups.claims import Wanted
 
 if TYPE_CHECKING:
     from tests.simulation.homes.nodes import Process

@@ -11,10 +11,11 @@ from amqp_streams.homes import reporting
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.membership import GivenBack, Leave
-from amqp_streams.homes.messages import Answer, Positions, Report, Wanted
+from amqp_streams.homes.messages import Answer, Positions, Report
 from amqp_streams.homes.records import KEY, decoded
 from amqp_streams.homes.reporting import Reporting
 from amqp_streams.streams.consuming.tracker import Tracker
+from amqp_streams.streams.groups.claims import Wanted
 from tests.simulation.homes.kafka import Changes
 from tests.simulation.homes.machines import Consumer, Link, Machine
 

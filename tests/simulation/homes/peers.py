@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.homes.messages import Wanted
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Claim, Wanted
 from tests.simulation.homes.machines import Link
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from random import Random
 
 from amqp_streams.config import LogSettings
 from amqp_streams.homes.buckets import bucket_of
-from amqp_streams.homes.messages import Wanted
 from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.groups.claims import Wanted
 from amqp_streams.testing import MemoryStore
 from tests.simulation.homes.kafka import Kafka
 from tests.simulation.homes.ledger import Ledger, check, cursor_of

@@ -14,8 +14,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sy
 
 from amqp_streams.client import Event
 from amqp_streams.client.blocking import connect
+from examples.gateway import GatewayProcess
 from examples.node import NodeProcess
-from tests.web_console.processes import ConsoleProcess
+from tests.web_console.processes import ConsoleProcess, GatewayConsoleProcess
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS: Final = [
@@ -132,3 +133,11 @@ def type_before_scripts(page: Page, label: str, text: str) -> None:
     while not held:
         page.wait_for_timeout(10)
     held[0].continue_()
+
+
+@pytest.fixture(scope="module")
+def gateway_console(folder: Path, gateway: GatewayProcess) -> Iterator[GatewayConsoleProcess]:
+    """The console of the gateway that a module has."""
+    (folder / "console-of-gateway").mkdir()
+    with GatewayConsoleProcess(folder / "console-of-gateway", gateway.base_url) as console:
+        yield console

@@ -91,13 +91,6 @@ def gateway(folder: Path, good: SubscriberServer, bad: SubscriberServer) -> Iter
         assert "Traceback" not in gateway.words, gateway.words
 
 
-@pytest.fixture(scope="module")
-def gateway_console(folder: Path, gateway: GatewayProcess) -> Iterator[GatewayConsoleProcess]:
-    (folder / "console-of-gateway").mkdir()
-    with GatewayConsoleProcess(folder / "console-of-gateway", gateway.base_url) as console:
-        yield console
-
-
 @pytest.fixture
 def operator(context: BrowserContext, gateway_console: GatewayConsoleProcess) -> Iterator[Page]:
     """A page of the console of a gateway."""
@@ -111,7 +104,7 @@ def test_the_map_shows_where_events_go_and_what_failed(operator: Page, bad: Subs
     expect(alarms).to_contain_text(bad.url)
     # The page is not loaded again: the gateway counts, and the stream brings the figures.
     # The page rests a hundred times as long as a reading takes, which is long on a busy machine.
-    expect(measured.locator("[data-figure=delivered]")).to_have_text("12", timeout=300_000)
+    expect(measured.locator("[data-figure=delivered]")).to_have_text("12", timeout=200_000)
     expect(alarms.locator("[data-figure=dead]")).to_have_text("2")
     expect(alarms.locator("[data-figure=failed]")).to_have_text("4")
     expect(operator.locator("tr", has_text="billing").locator("[data-figure=state]")).to_have_text("paused")

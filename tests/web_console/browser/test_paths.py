@@ -53,13 +53,6 @@ def gateway(folder: Path) -> Iterator[GatewayProcess]:
         assert "Traceback" not in gateway.words, gateway.words
 
 
-@pytest.fixture(scope="module")
-def gateway_console(folder: Path, gateway: GatewayProcess) -> Iterator[GatewayConsoleProcess]:
-    (folder / "console-of-gateway").mkdir()
-    with GatewayConsoleProcess(folder / "console-of-gateway", gateway.base_url) as console:
-        yield console
-
-
 @pytest.fixture
 def operator(context: BrowserContext, gateway_console: GatewayConsoleProcess) -> Iterator[Page]:
     with anonymous_page(context, gateway_console.address, "Brokers and Channels") as page:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.homes.buckets import BUCKETS
-from amqp_streams.homes.messages import Report, Reported, Wanted
+from amqp_streams.homes.messages import Report, Reported
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, FrameError
 from amqp_streams.homes.protocol.reports import (
     LINKS_BYTES_MAX,
@@ -17,7 +17,7 @@ from amqp_streams.homes.protocol.reports import (
     parts,
     reserved,
 )
-from amqp_streams.streams.groups.claims import EPOCH_MAX, Claim
+from amqp_streams.streams.groups.claims import EPOCH_MAX, Claim, Wanted
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBER = st.integers(0, NUMBER_MAX)

@@ -7,11 +7,10 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.node.attaching.homed import Asked
 from amqp_streams.storage.questions import Others
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
 from amqp_streams.streams.consuming.reader import LATER, Run
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Claim, Wanted
 from tests.amqp_streams.node.bench import EARLIEST, Bench, attach, member
 
 ERROR = PeerError(names.LINK_STOLEN, "taken")
@@ -21,13 +20,13 @@ class Decider:
     """Records what it is asked."""
 
     def __init__(self) -> None:
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, Wanted] = {}
         self.ended: list[int] = []
         self.positions: dict[int, Mapping[int, int]] = {}
         self.allows = True
 
-    def attach(self, asked: Asked) -> int:
-        self.asked[len(self.asked) + 1] = asked
+    def attach(self, wanted: Wanted) -> int:
+        self.asked[len(self.asked) + 1] = wanted
         return len(self.asked)
 
     def detach(self, number: int) -> None:
@@ -74,17 +73,17 @@ def bench() -> Homed:
 def test_a_member_asks_for_its_group_with_the_starts_of_all_partitions(bench: Homed) -> None:
     bench.wait(member("g", container="c", link="l", filters=EARLIEST, durable=True, user="alice"))
     claim = Claim("g", None, None, "c")
-    assert bench.decider.asked[1] == Asked(
-        bench.log.incarnation, "alice", "c", "l", claim, durable=True, starts=[0, 0], partitions=()
+    assert bench.decider.asked[1] == Wanted(
+        bench.log.incarnation, "alice", "c", "l", claim, durable=True, starts=(0, 0), partitions=()
     )
     bench.wait(member("g", partition=1, container="c", link="other", durable=True))
-    assert bench.decider.asked[2].starts == [0, 3], "only the partition that it can get"
+    assert bench.decider.asked[2].starts == (0, 3), "only the partition that it can get"
 
 
 def test_a_durable_link_asks_for_all_partitions_or_for_one(bench: Homed) -> None:
     bench.wait(attach(consumer=True, durable=True))
     assert list(bench.decider.asked[1].partitions) == [0, 1]
-    assert bench.decider.asked[1].starts == [3, 3]
+    assert bench.decider.asked[1].starts == (3, 3)
     assert bench.decider.asked[1].claim is None
 
 

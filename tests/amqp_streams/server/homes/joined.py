@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from amqp_streams.homes.messages import Answer, Identity, Report, Reported, Wanted
+from amqp_streams.homes.messages import Answer, Identity, Report, Reported
 from amqp_streams.homes.protocol import frames
 from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, Role
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, Frame, Splitter
 from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.server.homes.peering import Peers
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Claim, Wanted
 
 SECRET = "0123456789abcdef0123456789abcdef"
 WAIT_S = 30.0

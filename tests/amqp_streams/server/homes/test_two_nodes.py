@@ -13,7 +13,7 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.homes.bucket import Phase, Reply
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.leases import Times
-from amqp_streams.homes.messages import Answer, Identity, Report, Wanted
+from amqp_streams.homes.messages import Answer, Identity, Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.reporting import Closed, Denied, Effect, Granted, Reporting, Send
 from amqp_streams.kafka.asking import KafkaOptions
@@ -23,7 +23,7 @@ from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.server.homes.peering import Peers
-from amqp_streams.streams.groups.claims import Claim
+from amqp_streams.streams.groups.claims import Claim, Wanted
 from amqp_streams.testing import MemoryStore
 from bench.products.kafka_cluster import Cluster
 from tests.amqp_streams.server.homes.joined import secret_file

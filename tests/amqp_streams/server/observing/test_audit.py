@@ -112,12 +112,18 @@ def test_a_change_says_what_was_asked_and_what_was_before() -> None:
 
 def test_the_names_and_values_of_a_request_cannot_make_a_line_of_another_kind_or_size() -> None:
     audit = Audit(lambda: 0, Changes(lambda: 0))
-    hostile: dict[Value, Value] = {"event": "x", "user": "root", "more": ["x"] * 1000, "k" * 500: "v" * 500}
+    hostile: dict[Value, Value] = {
+        "event": "x",
+        "user": "root",
+        "no": None,
+        "more": ["x"] * 1000,
+        "k" * 500: "v" * 500,
+    }
     hostile |= {f"n{number}": number for number in range(50)}
     with capture_logs() as lines:
         audit.managed("eve", Request("UPDATE", "t", "temps", hostile, None, None), Answer(200, "words"))
     (line,) = lines
     assert (line["event"], line["user"], line["status"]) == ("managed", "eve", 200)
-    assert line["asked"].startswith("event x, user root, more …, k")
+    assert line["asked"].startswith("event x, user root, no null, more …, k")
     assert len(line["asked"]) < 1000
     assert sum(map(len, audit.changes.latest()[0].details.values())) < 1000
