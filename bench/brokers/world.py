@@ -17,10 +17,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bench.brokers.proxy import Proxy
 from bench.brokers.verdict import Place
-from bench.products import kafka_cluster, kafka_java
+from bench.products import kafka_cluster, kafka_java, kafka_node
 from bench.products.kafka_cluster import COUNT, Broker, Cluster
 from bench.server import free_port
-from examples.node import NodeProcess
 
 PREFIX: Final = "amqp-streams"
 _READ_S_MAX: Final = 60.0
@@ -28,14 +27,8 @@ _EVENT: Final = re.compile(rb"<([a-z0-9-]+):(\d+)>")
 _QUIET: Final = {"log_level": 0}
 
 
-class KafkaNode(NodeProcess):
-    """A node whose folder has only what it writes about itself."""
-
-    def command(self) -> list[str]:
-        """See `NodeProcess.command`."""
-        command = super().command()
-        at = command.index("--data-dir")
-        return [*command[:at], *command[at + 2 :]]
+class KafkaNode(kafka_node.KafkaNode):
+    """A node that is disturbed, and says what its threads did."""
 
     def environment(self) -> dict[str, str]:
         """See `NodeProcess.environment`."""

@@ -22,6 +22,7 @@ from typing import Final
 
 from bench.products import kafka_cluster, postgresql
 from bench.products.install import installed
+from bench.products.kafka_node import KafkaNode
 from bench.products.places import PROJECT
 from bench.server import free_port
 from examples.gateway import GatewayProcess
@@ -32,16 +33,6 @@ NODES: Final = 3
 GATEWAYS: Final = 2
 _SECRET: Final = "node-secret"
 _DATABASE: Final = {"listen_addresses": "", "max_connections": "60"}
-
-
-class ClusterNode(NodeProcess):
-    """A node that keeps its events in Kafka."""
-
-    def command(self) -> list[str]:
-        """See `NodeProcess.command`; such a node has no data directory."""
-        command = super().command()
-        at = command.index("--data-dir")
-        return [*command[:at], *command[at + 2 :]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +62,12 @@ class Running:
 
 @contextmanager
 def running(folder: Path, *, nodes: int = NODES, gateways: int = GATEWAYS) -> Iterator[Running]:
-    """A cluster in `folder`, which is emptied.
+    """A cluster in `folder`, from which an earlier one is removed.
 
     Raises:
         RuntimeError: a part does not start; with its words.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    _empty(folder)
     with ExitStack() as stack:
         kafka = kafka_cluster.made(folder / "kafka")
         stack.callback(_kill, kafka)
@@ -90,7 +80,7 @@ def running(folder: Path, *, nodes: int = NODES, gateways: int = GATEWAYS) -> It
         between = ("--node-listen", "127.0.0.1:0", "--node-secret-file", str(secret))
         store = ("--store", "kafka", "--kafka-servers", kafka.servers, *between)
         started = tuple(
-            stack.enter_context(ClusterNode(folder / f"node-{number}", *store))
+            stack.enter_context(KafkaNode(folder / f"node-{number}", *store))
             for number in range(1, nodes + 1)
         )
         database = None
@@ -98,6 +88,19 @@ def running(folder: Path, *, nodes: int = NODES, gateways: int = GATEWAYS) -> It
             database = postgresql.url_of(stack.enter_context(postgresql.server(_DATABASE)))
         made = Running(kafka.servers, started, (), database)
         yield Running(kafka.servers, started, tuple(_gateways(stack, folder, made, gateways)), database)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what an earlier run left: nothing else, and nothing of a cluster that runs."""
+    brokers = folder / "kafka"
+    if folder.exists() and not brokers.is_dir() and any(folder.iterdir()):
+        message = f"{folder} is not the folder of a cluster, and not empty: choose another --folder"
+        raise RuntimeError(message)
+    if any(broker.pid for broker in kafka_cluster.found(brokers).brokers):
+        message = f"a cluster runs in {folder}: stop it, or choose another --folder"
+        raise RuntimeError(message)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
 
 def _kill(kafka: kafka_cluster.Cluster) -> None:
@@ -133,7 +136,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.products.cluster", description="A whole cluster on loopback, until Ctrl-C."
     )
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="emptied first (build/cluster)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        help="what an earlier run left in it is removed (build/cluster)",
+    )
     parser.add_argument("--nodes", type=int, default=NODES, help=f"({NODES})")
     parser.add_argument("--gateways", type=int, default=GATEWAYS, help=f"({GATEWAYS}; 1 without PostgreSQL)")
     given = parser.parse_args(arguments)

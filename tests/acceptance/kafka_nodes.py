@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench.products.kafka_cluster import Cluster
+from bench.products.kafka_node import KafkaNode
 from examples.node import NodeProcess
 
 LOG = "temps"
 PROGRAM = Path(sys.executable).with_name("amqp-streams")
-
-
-class KafkaNode(NodeProcess):
-    """A node that keeps nothing in its folder but its words."""
-
-    def command(self) -> list[str]:
-        """See `NodeProcess.command`."""
-        command = super().command()
-        at = command.index("--data-dir")
-        return [*command[:at], *command[at + 2 :]]
 
 
 @pytest.fixture

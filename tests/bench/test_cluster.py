@@ -14,6 +14,7 @@ from amqp_streams.client import EARLIEST, ConnectError, Event
 from amqp_streams.client.blocking import connect
 from bench.products import kafka_cluster, postgresql
 from bench.products.cluster import running
+from bench.products.kafka_cluster import Cluster
 from examples.gateway import Sender
 from examples.subscriber import SubscriberServer
 
@@ -59,6 +60,25 @@ def test_nodes_share_a_group_and_gateways_a_broker(tmp_path: Path) -> None:
         sender.close()
         for words in (first.url, second.url, cluster.brokers, cluster.gateways[0].base_url):
             assert words in cluster.words()
+
+
+def test_a_folder_with_other_things_and_one_with_a_cluster_that_runs_stay(
+    tmp_path: Path, kafka: Cluster
+) -> None:
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(RuntimeError, match="not the folder of a cluster"), running(tmp_path):
+        pass
+    assert (tmp_path / "mine").read_text() == "x"
+    with pytest.raises(RuntimeError, match="a cluster runs"), running(_around(kafka, tmp_path)):
+        pass
+    assert all(broker.pid for broker in kafka.brokers)
+
+
+def _around(kafka: Cluster, tmp_path: Path) -> Path:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "kafka").symlink_to(kafka.folder)
+    return folder
 
 
 @pytest.fixture

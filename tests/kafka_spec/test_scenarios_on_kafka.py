@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.products.kafka_cluster import Cluster
-from tests.acceptance.kafka_nodes import KafkaNode
+from bench.products.kafka_node import KafkaNode
 from tests.kafka_spec.exceptions import SCENARIO_EXCEPTIONS, SCENARIO_SAMPLE
 from tests.scenarios.playing import Player
 from tests.scenarios.script import Scenario, sections
