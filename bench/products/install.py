@@ -71,7 +71,7 @@ def installed(name: str) -> bool:
         return True
     print(f"{name}: installing", flush=True)
     part = target.with_name(name + ".part")
-    part.mkdir(exist_ok=True)
+    part.mkdir(parents=True, exist_ok=True)
     try:
         STEPS[name](part)
     except (InstallError, OSError, subprocess.SubprocessError, tarfile.TarError) as error:

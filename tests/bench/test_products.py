@@ -25,6 +25,16 @@ def test_a_product_that_is_not_there_says_how_to_install_it() -> None:
     assert places.why_missing("kafka") == "not installed: make peers"
 
 
+def test_the_first_product_of_a_new_clone_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make kafka` and `make cluster` ended with a traceback: the folder did not exist."""
+    monkeypatch.setenv(places.VARIABLE, str(tmp_path / "build" / "peers"))
+    monkeypatch.setattr(install, "STEPS", {"kafka": lambda part: (part / "jar").touch()})
+    assert install.installed("kafka")
+    assert (tmp_path / "build" / "peers" / "kafka" / "jar").exists()
+
+
 def test_a_half_made_product_is_not_there(folder: Path) -> None:
     (folder / "kafka.part").mkdir()
     assert places.home("kafka") is None
