@@ -2,12 +2,17 @@
 
 A thread asks; the results go to the event loop. Other nodes and other programs change Kafka as well, so what
 the node knows is at most as old as the time between two looks.
+
+Law: looks take at most `SHARE` of the interpreter's time, as long as that makes the time between two of them
+not longer than `LOOK_S_MAX`. The event loop needs the interpreter as well, and a look at thousands of
+partitions needs it for long.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Final
 
 from amqp_streams.errors import StorageError
@@ -16,7 +21,9 @@ from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.catalog import Catalog, Known
 
 LOOK_S: Final = 1.0
-"""The time between two looks at the partitions."""
+"""The time between two looks at the partitions, at least."""
+LOOK_S_MAX: Final = 5.0
+SHARE: Final = 0.1
 TOPICS_EVERY: Final = 2
 """Each second look is at the topics as well."""
 
@@ -36,6 +43,15 @@ class Look:
     topics: Mapping[str, FoundTopic] | None = None
     failure: str | None = None
     known: Known = field(default_factory=dict)
+
+
+def pause_after(cpu_s: float, every_s: float) -> float:
+    """The time until the next look, after one whose thread has used the CPU for so long.
+
+    Time in which the thread waits for Kafka does not count: a broker that does not answer makes looks long,
+    and must not make them rare.
+    """
+    return max(every_s, min(LOOK_S_MAX, cpu_s * (1 - SHARE) / SHARE))
 
 
 class Looker:
@@ -71,9 +87,9 @@ class Looker:
             self._thread.join()
 
     def _run(self) -> None:
-        number = 0
-        while not self._stopping.wait(self._every_s):
-            number += 1
+        number, pause_s = 0, self._every_s
+        while not self._stopping.wait(pause_s):
+            number, began_s = number + 1, thread_time()
             try:
                 look = self._look(with_topics=number % TOPICS_EVERY == 0)
             except StorageError as error:
@@ -82,6 +98,7 @@ class Looker:
                 # The thread must live: the next look may succeed.
                 log.exception("kafka_look_failed")
                 look = Look(self._catalog.changes, {}, failure=f"{type(error).__name__}: {error}")
+            pause_s = pause_after(thread_time() - began_s, self._every_s)
             self._handled.clear()
             # `close` may have come before the clear: nothing would end the wait.
             if self._stopping.is_set():

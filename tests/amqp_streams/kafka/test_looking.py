@@ -1,14 +1,18 @@
 """Looks at Kafka: of which only some questions are answered, and while the store is closed."""
 
+import itertools
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
+
+import pytest
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.catalog import Catalog
-from amqp_streams.kafka.looking import Look, Looker
+from amqp_streams.kafka.looking import LOOK_S, LOOK_S_MAX, SHARE, Look, Looker, pause_after
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
 from tests.amqp_streams.kafka.test_catalog import Node
@@ -101,3 +105,39 @@ def test_a_cluster_whose_partitions_do_not_answer_is_away() -> None:
 
 def test_a_cluster_without_known_logs_is_away_if_it_does_not_list_topics() -> None:
     assert looks(Cluster(led=True), []).failure == "the topics cannot be listed"
+
+
+def test_looks_at_thousands_of_partitions_leave_the_interpreter_to_the_event_loop() -> None:
+    assert pause_after(0.0, LOOK_S) == pause_after(0.1, LOOK_S) == LOOK_S
+    cpu_s = 0.4  # ten thousand partitions
+    assert cpu_s / (cpu_s + pause_after(cpu_s, LOOK_S)) == pytest.approx(SHARE)
+    assert pause_after(60.0, LOOK_S) == LOOK_S_MAX
+
+
+def test_a_look_that_uses_the_interpreter_makes_the_next_one_later() -> None:
+    moments, enough = list[float](), threading.Event()
+
+    class Busy(Cluster):
+        """Each question needs 20 ms of the interpreter."""
+
+        def extents(self, places: Any) -> dict[Place, Extent]:
+            until = time.thread_time() + 0.02
+            while time.thread_time() < until:
+                pass
+            return super().extents(places)
+
+    catalog = Catalog(TopicNames(), weak=False, make=cast("Any", None), dropped=cast("Any", None))
+    catalog.places = (PLACE,)
+
+    def looked(_look: Look) -> None:
+        moments.append(time.monotonic())
+        if len(moments) == 3:
+            enough.set()
+
+    looker = Looker(
+        Busy(led=True), catalog, loop_call=lambda call, *given: call(*given), on_look=looked, every_s=0.001
+    )
+    looker.start()
+    assert enough.wait(60)
+    looker.close()
+    assert min(later - before for before, later in itertools.pairwise(moments)) > 0.02 / SHARE * 0.9
