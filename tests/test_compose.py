@@ -21,12 +21,12 @@ COMPOSE: Mapping[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_t
 SERVICES: Mapping[str, Mapping[str, Any]] = COMPOSE["services"]
 PROGRAMS = Path(sys.executable).parent
 OURS = {"amqp-streams", "knative-gateway"}
-ONCE = {"passwords", "certificates", "job"}
+ONCE = {"passwords", "certificates", "node-certificates", "job"}
 """Services that do their work and end."""
 FOR_OTHER_MACHINES = {"node-tls", "gateway-tls"}
 PROFILES = {"cluster", "console", "gateway", "observability", "spark", "tls"}
 VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
-FOLDERS = ("/var/lib/amqp-streams", "/tls", "/secrets")
+FOLDERS = ("/var/lib/amqp-streams", "/tls", "/secrets", "/nodes")
 
 
 def cluster(kind: str) -> list[str]:
@@ -58,8 +58,8 @@ def words(service: Mapping[str, Any]) -> list[str]:
 
 
 def test_the_profiles_have_their_services() -> None:
-    counts = {kind: len(cluster(kind)) for kind in ("kafka", "node", "gateway")}
-    assert counts == {"kafka": 3, "node": 3, "gateway": 1}
+    counts = {kind: len(cluster(kind)) for kind in ("kafka", "node", "gateway", "database")}
+    assert counts == {"kafka": 3, "node": 3, "gateway": 2, "database": 1}
     assert [name for name, each in SERVICES.items() if "profiles" not in each] == ["node"]
     assert {profile for each in SERVICES.values() for profile in each.get("profiles", ())} == PROFILES
 
@@ -181,8 +181,30 @@ def test_each_list_of_the_cluster_is_whole() -> None:
             assert sorted(hosts) == sorted(cluster(others)), name
 
 
+def test_each_node_of_the_cluster_has_an_address_that_its_certificate_names() -> None:
+    """Without this section, nodes on Kafka refuse groups, and two gateways need them."""
+    names = SERVICES["node-certificates"]["command"][1].split(",")
+    assert names == cluster("node")
+    for name in cluster("node"):
+        host, port = SERVICES[name]["environment"]["AMQP_STREAMS_NODE_ADVERTISE"].split(":")
+        assert host == name
+        line = words(SERVICES[name])
+        assert line[line.index("--node-listen") + 1].endswith(f":{port}")
+        assert not [each for each in SERVICES[name]["ports"] if each.endswith(f":{port}")]
+        assert "node-certificates" in SERVICES[name]["depends_on"]
+
+
+def test_the_gateways_of_the_cluster_share_a_database() -> None:
+    lines = [words(SERVICES[name]) for name in cluster("gateway")]
+    assert {line[line.index("--store") + 1] for line in lines} == {
+        f"postgresql://gateway@{name}/gateway" for name in cluster("database")
+    }
+    assert len({line[line.index("--public-url") + 1] for line in lines}) == 1
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in commands() if name not in FOR_OTHER_MACHINES | {"console"}]
+    "name",
+    [name for name in commands() if name not in FOR_OTHER_MACHINES | {"console"} | set(cluster("node"))],
 )
 def test_each_command_has_valid_settings(name: str, tmp_path: Path) -> None:
     """`tests/deploy/test_services.py` does the same for those with TLS, whose files must exist."""

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Makes a certificate authority, a certificate, and a user with a random password for the profile `tls` of
-# docker-compose.yml: usage certificates.sh FOLDER NAMES
-# NAMES: the host names and addresses that clients use, separated by commas. What exists is kept; the
+# Makes a certificate authority, a certificate, and a secret: usage certificates.sh FOLDER NAMES [nodes]
+# NAMES: the host names and addresses of the certificate, separated by commas. What exists is kept; the
 # certificate is renewed when it expires within 30 days, or when the names change.
+# For the profile `tls` of docker-compose.yml, the secret is a user with a random password. With `nodes`, it is
+# the secret that the nodes of the profile `cluster` have, and the certificate is for connections between them.
 set -eu
 umask 077
 cd "$1"
+secret=${3:-users}
 
 ended() {
     status=$?
@@ -44,7 +46,11 @@ if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 259200
     openssl req $key -subj "/CN=AMQP event streams" -keyout server.key.new -out server.csr 2>openssl.log
     {
         printf 'subjectAltName=%s\n' "$(alternatives "$names" | cut -c2-)"
-        echo "extendedKeyUsage=serverAuth"
+        if [ "$secret" = nodes ]; then
+            echo "extendedKeyUsage=serverAuth,clientAuth"
+        else
+            echo "extendedKeyUsage=serverAuth"
+        fi
         echo "authorityKeyIdentifier=keyid"
         echo "subjectKeyIdentifier=hash"
     } >server.ext
@@ -56,8 +62,12 @@ if [ "$(cat names 2>/dev/null)" != "$names" ] || ! openssl x509 -checkend 259200
     echo "made a certificate for $names"
 fi
 
-# The users file is the last that is made: without it, everything is made again.
-if [ ! -s users ]; then
+# The last file that is made: without it, everything is made again.
+if [ "$secret" = nodes ] && [ ! -s secret ]; then
+    python -c 'import secrets; print(secrets.token_hex(32))' >secret
+    echo "made the secret of the nodes: it is in $1/secret"
+fi
+if [ "$secret" = users ] && [ ! -s users ]; then
     python -c 'import secrets; print(secrets.token_urlsafe(24))' >password
     # For the gateway: token,user,uid,groups.
     python -c 'import secrets; print(secrets.token_urlsafe(32))' >token
@@ -66,7 +76,9 @@ if [ ! -s users ]; then
     echo "made the user admin: its password is in $1/password, its token for the gateway in $1/token"
 fi
 
-if [ "$(id -u)" = 0 ]; then chown 10001 server.key server.pem users password token tokens.csv; fi
+for file in server.key server.pem users password token tokens.csv secret; do
+    if [ "$(id -u)" = 0 ] && [ -e "$file" ]; then chown 10001 "$file"; fi
+done
 chmod 644 ca.pem server.pem
 chmod 755 .
 rm -f openssl.log server.csr server.ext

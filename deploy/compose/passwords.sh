@@ -18,8 +18,10 @@ own() {
 }
 
 random database 0
-# The gateway reads the password of the database from a file in the format of PostgreSQL's clients.
-printf 'database:5432:gateway:gateway:%s\n' "$(cat database)" >pgpass
+# The gateways read the password of the databases from a file in the format of PostgreSQL's clients.
+for host in database cluster-database; do
+    printf '%s:5432:gateway:gateway:%s\n' "$host" "$(cat database)"
+done >pgpass
 own pgpass 10001
 # 472 is the user of Grafana's image.
 random grafana 472

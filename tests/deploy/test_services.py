@@ -29,7 +29,7 @@ from tests.acceptance.test_compose import GatewayService, Service
 from tests.deploy.scene import free_port, got, wait_for
 from tests.forks import shared_folder
 from tests.knative_gateway import postgresql
-from tests.test_compose import PROGRAMS, ROOT, SERVICES, placed, words
+from tests.test_compose import PROGRAMS, ROOT, SERVICES, cluster, own_environment, placed, words
 
 SCRIPTS = ROOT / "deploy" / "compose"
 PLAIN = {"0.0.0.0:5672": "127.0.0.1:0", "0.0.0.0:8672": "127.0.0.1:0", "0.0.0.0:8080": "127.0.0.1:0"}
@@ -92,7 +92,9 @@ def test_passwords_are_random_readable_by_their_service_only_and_kept(tmp_path: 
     assert {mode(file) for file in files.values()} == {0o600}
     assert len(before["database"]) > 30
     assert before["database"] != before["grafana"]
-    assert before["pgpass"] == f"database:5432:gateway:gateway:{before['database']}\n"
+    hosts = ("database", "cluster-database")
+    lines = [f"{host}:5432:gateway:gateway:{before['database']}\n" for host in hosts]
+    assert before["pgpass"] == "".join(lines)
     once("passwords", tmp_path)
     assert {name: file.read_text() for name, file in files.items()} == before
 
@@ -121,6 +123,27 @@ def test_the_gateway_finds_its_password_in_the_file(tmp_path: Path, database: Pa
         (secrets / "pgpass").write_text("localhost:5432:gateway:gateway:wrong\n")
         with pytest.raises(RuntimeError, match="password authentication failed"):
             GatewayService(tmp_path / "other", "gateway", places).start()
+
+
+@pytest.mark.parametrize("name", cluster("node"))
+def test_the_nodes_of_the_cluster_have_valid_settings_and_files(name: str, tmp_path: Path) -> None:
+    once("node-certificates", tmp_path)
+    made = {file.name: file for file in (tmp_path / "nodes").iterdir()}
+    assert not {"users", "password", "token"} & made.keys(), "nodes need none of these"
+    assert {mode(made[name]) for name in ("secret", "server.key", "ca.key")} == {0o600}
+    before = {name: file.read_bytes() for name, file in made.items()}
+    assert "made" not in once("node-certificates", tmp_path)
+    assert {name: file.read_bytes() for name, file in made.items()} == before
+    program, *arguments = words(SERVICES[name])
+    done = subprocess.run(
+        [PROGRAMS / program, *(placed(argument, tmp_path) for argument in arguments), "--check"],
+        env=own_environment(SERVICES[name]["environment"], tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_console_answers(tmp_path: Path) -> None:
