@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop cluster kafka-chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop cluster chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -175,9 +175,10 @@ cluster: setup  ## run three Kafka brokers, three nodes with consumer groups, Po
 kafka-spec: setup  ## run the tests and the scenarios of the specification with nodes on Kafka, and the suite of stores on topics that exist; make heavy has a sample of them
 	$(BIN)/python -m pytest tests/kafka_spec -p no:xdist
 
-kafka-chaos: SECONDS = 1200
-kafka-chaos: setup  ## kill, stop, cut off and restart Kafka brokers and nodes for SECONDS=1200, and check that no accepted event is lost or reordered (SEED=n repeats the choice of disturbances)
-	$(BIN)/python -m bench.brokers.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+CHAOS_ARGS ?=
+chaos: SECONDS = 1200
+chaos: setup  ## kill, stop, cut off and restart Kafka brokers, nodes and clients for SECONDS=1200, and check producers, readers and consumer groups (SEED=n repeats the choice of disturbances; CHAOS_ARGS="--with gateway,spark --json")
+	$(BIN)/python -m bench.brokers.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(CHAOS_ARGS)
 
 FAILURE_ARGS ?=
 kafka-failures: setup  ## print the table of what clients see of each failure of Kafka and of nodes, from runs (FAILURE_ARGS="--only broker-killed --json")

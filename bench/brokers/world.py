@@ -6,7 +6,10 @@ cut off from the nodes, or a node from the brokers, while the brokers reach each
 
 import asyncio
 import re
+import secrets
 import signal
+import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from bench.server import free_port
 
 PREFIX: Final = "amqp-streams"
 _READ_S_MAX: Final = 60.0
+_STOPS_S_MAX: Final = 2.0
 _EVENT: Final = re.compile(rb"<([a-z0-9-]+):(\d+)>")
 _QUIET: Final = {"log_level": 0}
 
@@ -54,13 +58,60 @@ class KafkaNode(kafka_node.KafkaNode):
                     return
 
 
+class TracedNode(KafkaNode):
+    """A node that writes down what it does with links in groups: see `groups.traced_node`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        super().__init__(folder, *options)
+        self._starts = 0
+
+    @property
+    def trace(self) -> str:
+        """The name of the trace of the process that runs."""
+        return f"{self.folder.name}.{self._starts}"
+
+    def launch(self) -> None:
+        """See `NodeProcess.launch`."""
+        self._starts += 1
+        super().launch()
+
+    def command(self) -> list[str]:
+        """See `NodeProcess.command`."""
+        _, *words = super().command()
+        file = self.folder / f"{self.trace}.trace"
+        return [sys.executable, "-m", "bench.brokers.groups.traced_node", str(file), *words]
+
+    def stop_at(self, number: signal.Signals) -> bool:
+        """Let it stop itself where the signal says; whether it did.
+
+        If nothing comes that it could stop at, it is stopped at once.
+        """
+        assert self.process is not None
+        self.process.send_signal(number)
+        until = time.monotonic() + _STOPS_S_MAX
+        while not _is_stopped(self.process.pid):
+            if time.monotonic() > until:
+                self.process.send_signal(signal.SIGSTOP)
+                return False
+            time.sleep(0.01)
+        return True
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What runs. `proxies`: by node and broker, both from 0."""
+    """What runs. `proxies`: by node and broker, both from 0. `between`: to the listener for other nodes."""
 
     cluster: Cluster
     nodes: Sequence[KafkaNode]
     proxies: Sequence[Sequence[Proxy]]
+    between: Sequence[Proxy] = ()
 
     @property
     def urls(self) -> list[str]:
@@ -136,8 +187,13 @@ def stored(servers: str, log: str, partitions: int, *, prefix: str = PREFIX) -> 
 
 
 @asynccontextmanager
-async def running(folder: Path, *, nodes: int, options: Sequence[str]) -> AsyncIterator[World]:
+async def running(
+    folder: Path, *, nodes: int, options: Sequence[str], homes: bool = False
+) -> AsyncIterator[World]:
     """Start everything in `folder`, and stop it at the end. `options`: of each node.
+
+    `homes`: the nodes offer groups, and write traces; a proxy is in front of the listener that each has for
+    the others.
 
     Raises:
         RuntimeError: Kafka is not installed, or something does not start.
@@ -155,16 +211,32 @@ async def running(folder: Path, *, nodes: int, options: Sequence[str]) -> AsyncI
         for broker in cluster.brokers:
             broker.start(with_parent=True)
         await asyncio.to_thread(cluster.await_ready)
+        listening = [(free_port(), free_port()) for _ in range(nodes if homes else 0)]
+        between = [await stack.enter_async_context(Proxy(real, port=proxied)) for real, proxied in listening]
+        secret = _secret(folder)
         started = []
         for number, each in enumerate(proxies):
             servers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in each)
-            where = ("--store", "kafka", "--kafka-servers", servers, "--admin-listen", "127.0.0.1:0")
-            node = KafkaNode(folder / f"node-{number + 1}", *where, *options)
+            where = ["--store", "kafka", "--kafka-servers", servers, "--admin-listen", "127.0.0.1:0"]
+            if homes:
+                real, proxied = listening[number]
+                where += ["--node-listen", f"127.0.0.1:{real}", "--node-advertise", f"127.0.0.1:{proxied}"]
+                where += ["--node-secret-file", str(secret)]
+            kind = TracedNode if homes else KafkaNode
+            node = kind(folder / f"node-{number + 1}", *where, *options)
             stack.push(node.__exit__)
             # One after the other: the first creates the logs.
             await asyncio.to_thread(node.start)
             started.append(node)
-        yield World(cluster, started, proxies)
+        yield World(cluster, started, proxies, between)
+
+
+def _secret(folder: Path) -> Path:
+    """A file with a secret of the nodes."""
+    path = folder / "node-secret"
+    path.touch(0o600)
+    path.write_text(secrets.token_hex(32))
+    return path
 
 
 def _made(folder: Path, ports: Sequence[Sequence[tuple[int, int]]]) -> Cluster:

@@ -1,0 +1,1 @@
+"""Consumers in groups, with epochs and with durable subscriptions, while nodes and brokers fail."""
