@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.brokers.companions import KINDS, Companion, companions
-from bench.brokers.groups.fleet import CLAIMS, SLOTS, Fleet, slots
+from bench.brokers.groups.fleet import CLAIMS, SECOND, SLOTS, Fleet, slots
 from bench.brokers.groups.following import StateReader
 from bench.brokers.groups.handovers import End, Handovers, NodeEnd, handovers
 from bench.brokers.groups.judging import GroupVerdict, judge_groups
@@ -53,8 +53,9 @@ _JOINED_S: Final = 10.0
 class Plan:
     """What to run. `hold_s`, `pause_s`: how long a disturbance lasts, and the time until the next.
 
-    `groups`: how many of each settle mode. `calm_s`: how long the clients go on after the last disturbance.
-    `handovers`: how many nodes are killed then, and as many drained.
+    `idempotent`: how many of the writers are. `groups`: how many of each settle mode. `calm_s`: how long the
+    clients go on after the last disturbance. `handovers`: how many nodes are killed then, and as many
+    drained.
     """
 
     seconds: float = 1200.0
@@ -62,6 +63,7 @@ class Plan:
     nodes: int = 3
     partitions: int = 4
     writers: int = 4
+    idempotent: int = 0
     readers: int = 1
     rate: float = 10.0
     groups: int = 2
@@ -250,7 +252,8 @@ async def run(plan: Plan, folder: Path) -> Outcome:
 def _judged(everything: Run, calm: Calm, ended: Ended) -> Outcome:
     load, complaints = everything.load, everything.havoc.complaints
     read = {each.name: {each.partition: each.got} for each in load.readers}
-    verdict = judge(ended.stored, load.accepted(), read, load.refused())
+    once = [each.name for each in load.writers if each.idempotent]
+    verdict = judge(ended.stored, load.accepted(), read, load.refused(), once)
     groups = judge_groups(ended.nodes, ended.journals, everything.states.records, ended.stored, ended.wanted)
     progress_s = calm.progress_s(ended.journals, ended.wanted)
     if progress_s is None:
@@ -260,7 +263,7 @@ def _judged(everything: Run, calm: Calm, ended: Ended) -> Outcome:
     return Outcome(
         verdict,
         groups,
-        handovers(ended.nodes, everything.ends, without=CLAIMS),
+        handovers(ended.nodes, everything.ends, without=(CLAIMS, SECOND)),
         round(progress_s or 0.0, 1),
         dict(everything.havoc.made),
         sent=sum(each.sent for each in load.writers),
@@ -275,7 +278,14 @@ def _judged(everything: Run, calm: Calm, ended: Ended) -> Outcome:
 
 def _load(plan: Plan, world: World) -> Load:
     writers = [
-        Writer(f"w{number}", world.urls_from(number), LOG, plan.partitions, plan.rate)
+        Writer(
+            f"w{number}",
+            world.urls_from(number),
+            LOG,
+            plan.partitions,
+            plan.rate,
+            idempotent=number < plan.idempotent,
+        )
         for number in range(plan.writers)
     ]
     readers = [

@@ -63,7 +63,8 @@ class Seen:
 class Writer:
     """A producer that sends to all partitions in turn, `rate` events a second.
 
-    `accepted`: by partition, the numbers of accepted events and the moments at which they were accepted.
+    `idempotent`: the node stores each event once, also if it is sent again. `accepted`: by
+    partition, the numbers of accepted events and the moments at which they were accepted.
     `refused`: those that were sent again after so long that Kafka may not have taken them in time.
     """
 
@@ -72,6 +73,7 @@ class Writer:
     log: str
     partitions: int
     rate: float
+    idempotent: bool = False
     seen: Seen = field(default_factory=Seen)
     accepted: dict[int, dict[int, float]] = field(default_factory=dict)
     refused: dict[int, set[int]] = field(default_factory=dict)
@@ -89,8 +91,12 @@ class Writer:
         """Send until the end, and wait for every outcome."""
         while not ending.is_set():
             try:
-                async with client(self.urls) as connected, connected.producer(self.log, window=WINDOW) as to:
-                    await self._send(to, ending)
+                own = self.name if self.idempotent else None
+                async with (
+                    client(self.urls) as connected,
+                    connected.producer(self.log, window=WINDOW, producer_id=own) as producer,
+                ):
+                    await self._send(producer, ending)
             except (AmqpStreamsError, TimeoutError) as error:
                 self.seen.note(error)
                 await asyncio.sleep(_AGAIN_S)

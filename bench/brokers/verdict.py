@@ -3,9 +3,10 @@
 An event is a producer's name and a number. A producer sends its numbers in ascending order to each partition.
 Only accepted events count for loss and order: an event whose outcome its producer does not know may be in the
 log or not, at any place. An event may be in the log twice if its producer sent it again after it lost the
-connection to its node.
+connection to its node, unless the producer is idempotent.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -46,12 +47,13 @@ def judge(
     accepted: Mapping[int, Mapping[str, Collection[int]]],
     read: Mapping[str, Mapping[int, Sequence[Place]]],
     refused: Mapping[int, Mapping[str, Collection[int]]] = MappingProxyType({}),
+    once: Collection[str] = (),
 ) -> Verdict:
     """Compare what is in each partition, what was accepted by partition and producer, and what readers got.
 
     A reader is compared in the partitions that it has read. `refused`: accepted events that Kafka may not
     have taken in time, so that their producers sent them again: events that were in flight behind them may
-    have overtaken them.
+    have overtaken them. `once`: the idempotent producers.
     """
     violations: list[str] = []
     lost = reordered = overtaken = doubled = count = 0
@@ -59,6 +61,9 @@ def judge(
         places = stored.get(partition, ())
         firsts, copies = _firsts(places)
         doubled += copies
+        counts = Counter((place.producer, place.number) for place in places if place.producer in once)
+        if twice := sorted(number for (_, number), copied in counts.items() if copied > 1):
+            violations.append(f"partition {partition} has {_some(twice)} of idempotent producers twice")
         for producer, numbers in sorted(accepted.get(partition, {}).items()):
             count += len(numbers)
             missing = sorted(number for number in numbers if (producer, number) not in firsts)

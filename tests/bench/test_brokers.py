@@ -53,6 +53,14 @@ def test_a_copy_counts_once_and_an_unknown_event_may_be_anywhere() -> None:
     assert verdict.doubled == 1
 
 
+def test_an_event_of_an_idempotent_producer_is_there_once() -> None:
+    stored = {0: log("a1", "b1", "a1", "b1")}
+    assert judge(stored, {0: {"a": [1], "b": [1]}}, {}).violations == ()
+    assert judge(stored, {0: {"a": [1]}}, {}, once=["a"]).violations == (
+        "partition 0 has 1 events (1) of idempotent producers twice",
+    )
+
+
 @pytest.mark.parametrize(
     ("got", "fault"),
     [

@@ -15,6 +15,8 @@ from bench.products.places import PROJECT
 SLOTS: Final = 3
 CLAIMS: Final = "group claims"
 """The key of the claimants."""
+SECOND: Final = "link sub-second sub-second"
+"""The key of the subscription of Proton, which looks each half second whether it has a connection."""
 _CLAIMED: Final = 2
 """How many partitions claimants take from each other with epochs."""
 _SETTLES: Final[Sequence[Settle]] = ("auto", "manual", "second")

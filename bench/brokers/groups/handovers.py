@@ -1,6 +1,6 @@
 """How long buckets and partitions had no owner after a node was killed or stopped. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,9 +34,11 @@ class Handovers:
         return f"homes {_words(self.homes)}; partitions {_words(self.partitions)}"
 
 
-def handovers(nodes: NodeTraces, ends: Iterable[NodeEnd], *, without: str = "") -> dict[End, Handovers]:
-    """All hand-overs, by kind. `without`: the key of consumers that wait before they attach again."""
-    grants = [grant for grant in nodes.grants if all(key != without for key, _ in grant.slots)]
+def handovers(
+    nodes: NodeTraces, ends: Iterable[NodeEnd], *, without: Collection[str] = ()
+) -> dict[End, Handovers]:
+    """All hand-overs, by kind. `without`: the keys of consumers that wait before they attach again."""
+    grants = [grant for grant in nodes.grants if all(key not in without for key, _ in grant.slots)]
     tenures, found = Tenures(grants), dict[End, Handovers]()
     given = list(ends)
     kinds: tuple[End, ...] = ("killed", "drained")

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import sys
+from asyncio import FIRST_COMPLETED, FIRST_EXCEPTION
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +29,7 @@ from bench.brokers.world import place
 
 IDLE_MS: Final = 5_000
 _AGAIN_S: Final = 0.3
+_LEAVE_S: Final = 10.0
 _TURN: Final = 64
 _HELD_S: Final = (1.0, 5.0)
 """How long a claimant that lost its partition waits before it takes it back."""
@@ -120,9 +122,16 @@ class Process:
         self.ending: Final = asyncio.Event()
 
     async def run(self) -> None:
-        """Consume until `ending` is set."""
+        """Consume until `ending` is set. What cannot end in order then, without a node, is given up."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.ending.set)
-        await asyncio.gather(*(self._consume(role) for role in self._spec.roles))
+        tasks = [asyncio.create_task(self._consume(role)) for role in self._spec.roles]
+        await asyncio.wait([*tasks, asyncio.create_task(self.ending.wait())], return_when=FIRST_COMPLETED)
+        _, waiting = await asyncio.wait(tasks, timeout=_LEAVE_S, return_when=FIRST_EXCEPTION)
+        for task in waiting:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
 
     async def _consume(self, role: Role) -> None:
         if role.settle == "second":
