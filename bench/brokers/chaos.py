@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -241,8 +241,9 @@ async def run(plan: Plan, folder: Path) -> Outcome:
         stack.callback(fleet.end)
         states = StateReader(world.cluster.servers, PREFIX)
         states.start()
-        havoc = Havoc(world, fleet, plan.seed, plan.hold_s, plan.pause_s)
         others = await stack.enter_async_context(companions(plan.companions, folder, world.urls, LOG))
+        disturbed = [process for each in others for process in each.processes]
+        havoc = Havoc(world, fleet, plan.seed, plan.hold_s, plan.pause_s, disturbed)
         everything = Run(plan, folder, world, _load(plan, world), fleet, states, havoc, [], others)
         calm = await everything.disturb()
         ended = await everything.settle()
@@ -349,6 +350,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(others) - set(KINDS):
         parser.error(f"--with: {', '.join(sorted(unknown))} is not one of {', '.join(KINDS)}")
     plan = Plan(seconds=given.seconds, seed=given.seed, handovers=given.handovers, companions=others)
+    if others:
+        # The machine has to carry them as well.
+        plan = replace(plan, writers=2, groups=1)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
         outcome = asyncio.run(run(plan, folder))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from bench.brokers.verdict import Place
 from bench.products import postgresql
 from examples.gateway import GatewayProcess, Sender
+from examples.node import NodeProcess
 from examples.subscriber import SubscriberServer
 
 if TYPE_CHECKING:
@@ -41,8 +42,13 @@ spec:
 
 
 class Companion(Protocol):
-    """`settle`: send and read no more when all has come; what was not as promised. `figures`: for people."""
+    """`settle`: send and read no more when all has come; what was not as promised. `figures`: for people.
 
+    `processes`: those that are disturbed as well.
+    """
+
+    @property
+    def processes(self) -> Sequence[NodeProcess]: ...
     async def settle(self, stored: Mapping[int, Sequence[Place]], within_s: float) -> list[str]: ...
     def figures(self) -> dict[str, object]: ...
 
@@ -51,24 +57,29 @@ class Companion(Protocol):
 class Gateways:
     """A sender at each gateway, one Broker, and a subscriber for each of its Triggers."""
 
-    processes: Sequence[GatewayProcess]
+    gateways: Sequence[GatewayProcess]
     subscribers: Sequence[SubscriberServer]
     accepted: set[str] = field(default_factory=set)
     answers: Counter[str] = field(default_factory=Counter)
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
+    @property
+    def processes(self) -> Sequence[NodeProcess]:
+        """See `Companion.processes`."""
+        return self.gateways
+
     def start(self) -> None:
         """Create the Broker, and begin to send."""
         triggers = [_TRIGGER.format(number=at, url=each.url) for at, each in enumerate(self.subscribers)]
-        self.processes[0].apply("".join([_BROKER, *triggers]))
-        for number in range(len(self.processes)):
+        self.gateways[0].apply("".join([_BROKER, *triggers]))
+        for number in range(len(self.gateways)):
             thread = threading.Thread(target=self._send, args=(number,), name=f"sender-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _send(self, number: int) -> None:
-        sender = Sender(self.processes[number].http, "/broker/default/chaos")
+        sender = Sender(self.gateways[number].http, "/broker/default/chaos")
         for count in itertools.count():
             if self._stop.wait(1 / _RATE):
                 break
@@ -92,7 +103,7 @@ class Gateways:
                 faults.append(f"Trigger {at} did not deliver {len(missing)}: {sorted(missing)[:5]}")
         faults += [
             f"gateway {at} wrote a traceback"
-            for at, each in enumerate(self.processes, 1)
+            for at, each in enumerate(self.gateways, 1)
             if "Traceback" in each.words
         ]
         return faults
@@ -117,6 +128,7 @@ class Query:
     """A streaming query of Spark that reads the log."""
 
     spark: "Spark"
+    processes: Sequence[NodeProcess] = ()
 
     async def settle(self, stored: Mapping[int, Sequence[Place]], within_s: float) -> list[str]:
         """See `Companion.settle`."""

@@ -1,6 +1,6 @@
 """[io] What chaos does to brokers, nodes and clients, chosen from a seed.
 
-Three hands, independent of each other: their disturbances overlap.
+Three hands, and a fourth one if there are gateways, independent of each other: their disturbances overlap.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 
 from bench.brokers.groups.fleet import SLOTS, Fleet
 from bench.brokers.proxy import Proxy
-from bench.brokers.world import TracedNode, World
+from bench.brokers.world import TracedNode, World, restarted
+from examples.node import NodeProcess
 
 _BOTH_SHARE: Final = 0.15
 """How often two brokers are disturbed at once: then no partition has enough replicas."""
@@ -45,6 +46,7 @@ class Havoc:
     seed: int
     hold_s: tuple[float, float]
     pause_s: tuple[float, float]
+    gateways: Sequence[NodeProcess] = ()
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     made: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
@@ -52,7 +54,9 @@ class Havoc:
 
     async def run(self, seconds: float) -> None:
         """Disturb for so long, and leave everything running."""
-        hands = (self.brokers(), self.nodes(), self.clients())
+        hands = [self.brokers(), self.nodes(), self.clients()]
+        if self.gateways:
+            hands.append(self._disturb_gateways())
         tasks = [asyncio.create_task(hand) for hand in hands]
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         self.ending.set()
@@ -105,6 +109,14 @@ class Havoc:
         }
         await self._hand("clients", kinds, SLOTS)
 
+    async def _disturb_gateways(self) -> None:
+        """Disturb one gateway at a time."""
+        kinds: Kinds = {
+            "kill -9": (self._kill_gateway, self.hold_s),
+            "SIGTERM": (self._stop_gateway, self.hold_s),
+        }
+        await self._hand("gateway", kinds, len(self.gateways))
+
     async def _hand(self, what: str, kinds: Kinds, count: int) -> None:
         choice = random.Random(f"{self.seed} {what}")
         while not self.ending.is_set():
@@ -115,7 +127,7 @@ class Havoc:
             if self.ending.is_set():
                 return
             self.say(f"{kind} {what} {number + 1} for {hold:.1f} s")
-            self.made[f"{kind} {'a node' if what == 'node' else what}"] += 1
+            self.made[f"{kind} {what if what == 'clients' else f'a {what}'}"] += 1
             await act(number, hold)
 
     # -- brokers
@@ -213,6 +225,21 @@ class Havoc:
         self.fleet.signal(number, signal.SIGSTOP)
         await self.pause(hold)
         self.fleet.signal(number, signal.SIGCONT)
+
+    # -- gateways
+
+    async def _kill_gateway(self, number: int, hold: float) -> None:
+        gateway = self.gateways[number]
+        await asyncio.to_thread(gateway.kill)
+        await self.pause(hold)
+        await restarted(gateway)
+
+    async def _stop_gateway(self, number: int, hold: float) -> None:
+        gateway = self.gateways[number]
+        if status := await asyncio.to_thread(gateway.stop):
+            self.complaints.append(f"SIGTERM of a gateway ended with status {status}")
+        await self.pause(hold)
+        await restarted(gateway)
 
     # -- all
 

@@ -23,6 +23,7 @@ from bench.brokers.verdict import Place
 from bench.products import kafka_cluster, kafka_java, kafka_node
 from bench.products.kafka_cluster import COUNT, Broker, Cluster
 from bench.server import free_port
+from examples.node import NodeProcess
 
 PREFIX: Final = "amqp-streams"
 _READ_S_MAX: Final = 60.0
@@ -44,18 +45,23 @@ class KafkaNode(kafka_node.KafkaNode):
         self.process.send_signal(signal.SIGABRT)
         self.process.wait()
 
-    async def restart(self, seconds: float = 600.0) -> None:
-        """Start it, again and again while Kafka does not answer, as a service manager does."""
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    await asyncio.to_thread(self.start)
-                except RuntimeError:
-                    # It may still wait for Kafka.
-                    await asyncio.to_thread(self.kill)
-                    await asyncio.sleep(0.5)
-                else:
-                    return
+    async def restart(self) -> None:
+        """See `restarted`."""
+        await restarted(self)
+
+
+async def restarted(process: NodeProcess, seconds: float = 600.0) -> None:
+    """Start it, again and again while Kafka does not answer, as a service manager does."""
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                await asyncio.to_thread(process.start)
+            except RuntimeError:
+                # It may still wait for Kafka.
+                await asyncio.to_thread(process.kill)
+                await asyncio.sleep(0.5)
+            else:
+                return
 
 
 class TracedNode(KafkaNode):
