@@ -6,8 +6,15 @@
 # the secret that the nodes of the profile `cluster` have, and the certificate is for connections between them.
 set -eu
 umask 077
-cd "$1"
 secret=${3:-users}
+case $secret in
+    users | nodes) ;;
+    *)
+        echo "usage: certificates.sh FOLDER NAMES [nodes] (got '$secret')" >&2
+        exit 2
+        ;;
+esac
+cd "$1"
 
 ended() {
     status=$?

@@ -11,6 +11,12 @@ if [ "$#" != 3 ]; then
     echo "usage: secrets.sh FOLDER NAMESPACE DATABASE_URL" >&2
     exit 2
 fi
+case $2 in
+    "" | *[!a-z0-9-]*)
+        echo "NAMESPACE must have small letters, digits and '-' only (got '$2')" >&2
+        exit 2
+        ;;
+esac
 case $3 in
     postgresql://*@*/*) ;;
     *)

@@ -306,7 +306,11 @@ def check(
 
 
 def test_secrets_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
-    for arguments, words in (((), "usage"), ((str(tmp_path), "n", "mysql://x"), "postgresql://USER")):
+    for arguments, words in (
+        ((), "usage"),
+        ((str(tmp_path), "n", "mysql://x"), "postgresql://USER"),
+        ((str(tmp_path), "a b", DATABASE), "got 'a b'"),
+    ):
         done = subprocess.run(
             ["sh", FOLDER / "secrets.sh", *arguments], capture_output=True, text=True, check=False
         )

@@ -133,6 +133,7 @@ def test_the_nodes_of_the_cluster_have_valid_settings_and_files(name: str, tmp_p
     assert {mode(made[name]) for name in ("secret", "server.key", "ca.key")} == {0o600}
     before = {name: file.read_bytes() for name, file in made.items()}
     assert "made" not in once("node-certificates", tmp_path)
+    assert "got 'node'" in once("node-certificates", tmp_path, {"nodes": "node"}, status=2)
     assert {name: file.read_bytes() for name, file in made.items()} == before
     program, *arguments = words(SERVICES[name])
     done = subprocess.run(
