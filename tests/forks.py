@@ -39,6 +39,7 @@ FIRST: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/attack/",),
     # The former wait most of their time, the latter compute.
     ("tests/acceptance/", "tests/simulation"),
+    ("tests/bench/test_chaos.py",),
     ("tests/crash/", "tests/fuzz/"),
     ("tests/knative_gateway/test_server.py",),
     ("tests/test_extras.py",),
