@@ -358,6 +358,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = asyncio.run(run(plan, folder))
     except RuntimeError as error:
         print(error, file=sys.stderr)
+        if any(folder.iterdir()):
+            print(f"what the processes wrote is in {folder}", file=sys.stderr)
+        else:
+            folder.rmdir()
         return 1
     print(json.dumps(_plain(plan, outcome)) if given.json else table(outcome))
     if outcome.violations:
