@@ -2,18 +2,27 @@
 of a topic in memory.
 """
 
+from collections.abc import Generator, Mapping
 from typing import Any
 
+from amqp_streams import names
 from amqp_streams.homes.bucket import Commit, Fence, Load, Outcome, Reply
 from amqp_streams.homes.buckets import BUCKETS
+from amqp_streams.homes.changing.asking import Asking
+from amqp_streams.homes.changing.subscriptions import HomedSubscriptions
 from amqp_streams.homes.home import Home
+from amqp_streams.homes.kept import KeptRequests
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.membership import GivenBack, Leave
-from amqp_streams.homes.messages import Report
-from amqp_streams.homes.records import KEY, decoded
+from amqp_streams.homes.messages import Asked, Report
+from amqp_streams.homes.records import KEY, HomeRecord, decoded
 from amqp_streams.homes.reporting import Reporting
+from amqp_streams.homes.serving import Serving
+from amqp_streams.node.writes import Wait
 from amqp_streams.server.homes.link_shell import LinkShell
 from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
+from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.testing_amqp import InMemoryNode
 
 TICK_S = 0.05
@@ -60,9 +69,70 @@ class MemoryHomes:
             send=self._send,
         )
         node.service.node.homed.decider = node.service.leases = self.links
+        self._take_requests()
         self.home.assigned(1, range(BUCKETS), node.clock())
         self._perform()
         self._tick()
+
+    def _take_requests(self) -> None:
+        node = self._node.service.node
+        self.asking = Asking(self._process, self)
+        self.requests = requests = KeptRequests(
+            self._node.store.logs,
+            self,
+            node.homed.links,
+            settings=self._node.settings.groups,
+            limits=self._node.settings.limits,
+            asking=self.asking,
+            now_ms=self._node.clock,
+            refreshed=self.refreshed,
+        )
+        node.types |= {names.GROUP_TYPE: requests.groups(), names.CURSOR_TYPE: requests.cursors()}
+        node.subscriptions.elsewhere = HomedSubscriptions(
+            self._node.store.logs, self, requests.changes, self.refreshed, self._node.service.effects.soon
+        )
+
+    # -- for requests: see `Here` and `Ways`
+
+    def states(self, bucket: int) -> Mapping[str, bytes]:
+        serving = self.home.serving(bucket)
+        return self.topic.values[bucket] if serving is None else serving.states.values
+
+    def serving(self, bucket: int) -> Serving | None:
+        return self.home.serving(bucket)
+
+    def deciding(self, bucket: int) -> Serving | None:
+        return self.home.deciding(bucket)
+
+    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
+        return self.home.owned(bucket, log)
+
+    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
+        return self.home.cursor(bucket, key)
+
+    def uses(self, bucket: int, key: CursorKey) -> bool | None:
+        return self.home.uses(bucket, key)
+
+    def refreshed(self) -> Generator[Wait, None, None]:
+        """The states are always those of the topic; an answer takes a moment nevertheless."""
+        wait = Wait()
+        self._node.loop.call_later(TICK_S / 2, lambda: wait.ended(None, 0))
+        yield wait
+
+    def record(self, bucket: int) -> HomeRecord | None:
+        return self.reporting.record(bucket)
+
+    def is_here(self, bucket: int) -> bool:
+        return self.deciding(bucket) is not None
+
+    def ask(self, address: str, asked: Asked) -> bool:
+        return False
+
+    def forget(self, address: str, number: int) -> None:
+        """Nothing is sent."""
+
+    def problem(self, address: str) -> str | None:
+        return None
 
     def _log_of(self, incarnation: str) -> StoredLog | None:
         return next((log for log in self._node.store.logs.values() if log.incarnation == incarnation), None)
@@ -78,6 +148,8 @@ class MemoryHomes:
         self.home.tick(self._node.clock(), self._node.clock())
         self._perform()
         self.links.tick()
+        self.requests.changes.tick()
+        self.asking.tick(self._node.clock())
 
     def _send(self, address: str, report: Report, _home: str) -> None:
         def arrive() -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
+from amqp_streams.homes.counts import Counts
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.messages import Answer, Report
 from amqp_streams.homes.records import KEY, HomeRecord, decoded, encoded
@@ -112,10 +113,13 @@ class Bucket:
         open_serving: Callable[[BucketStates, int], Serving],
         times: Times,
         attempts: Iterator[int],
+        *,
+        counts: Counts | None = None,
     ) -> None:
         self.phase = Phase.FENCING
         self.attempt = 0
         self._attempts: Final = attempts
+        self._counts: Final = counts or Counts()
         self.lease_end_ms = 0
         self.effects: Final[list[Effect]] = []
         self.record = record
@@ -155,6 +159,7 @@ class Bucket:
         self._letting_go = False
         self.serving = None
         self._reports.clear()
+        self._counts.fences += 1
         self.effects.append(Fence(self._bucket, self.attempt))
 
     def fenced(self, attempt: int, now_ms: int) -> None:
@@ -183,6 +188,9 @@ class Bucket:
         self.states = BucketStates(values)
         self.serving = self._open_serving(self.states, self.record.term)
         self.phase = Phase.WAITING
+        if before.term and before.node != self.record.node:
+            self._counts.in_order += before.let_go
+            self._counts.after_loss += not before.let_go
         self._outlasted_ms = now_ms if before.let_go else self._fenced_ms + self._times.outlasting_ms
         self._work(now_ms)
 
@@ -233,6 +241,14 @@ class Bucket:
         if self.serving is not None:
             self.serving.wall_ms = wall_ms
             self._work(now_ms, ticks=True)
+
+    @property
+    def deciding(self) -> Serving | None:
+        """What decides, after the lease of the home before is over, until this home is asked to leave.
+
+        What it writes is written only if no later home has fenced, whether the lease is in force or not.
+        """
+        return self.serving if self.phase is Phase.SERVING else None
 
     def drain(self, now_ms: int) -> None:
         """Leave the bucket to another home."""

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, assert_never
 
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.homes.bucket import Bucket, Commit, Fence, Left, Load, Outcome, Reply
+from amqp_streams.homes.counts import Counts
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.membership import Drain, Drop, GivenBack, Leave, Membership, Open
 from amqp_streams.homes.messages import Report
@@ -38,6 +39,7 @@ class Home:
         self._times: Final = times
         self._attempts: Final = count(1)
         self._terms: Final[dict[int, int]] = {}
+        self.counts: Final = Counts()
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call."""
@@ -137,12 +139,18 @@ class Home:
         found = self.buckets.get(bucket)
         return None if found is None else found.serving
 
+    def deciding(self, bucket: int) -> Serving | None:
+        """See `Here.deciding`."""
+        found = self.buckets.get(bucket)
+        return None if found is None else found.deciding
+
     # -- buckets
 
     def _open_serving(self, states: BucketStates, term: int) -> Serving:
         return Serving(
-            states, term, self._log_of, settings=self._settings, limits=self._limits, times=self._times
-        )
+            states, term, self._log_of, settings=self._settings, limits=self._limits, times=self._times,
+            counts=self.counts,
+        )  # fmt: skip
 
     def _manage(self, now_ms: int) -> None:
         """Perform what the membership decides about buckets."""
@@ -151,7 +159,12 @@ class Home:
             match effect:
                 case Open(bucket):
                     self.buckets[bucket] = found = Bucket(
-                        bucket, self._record, self._open_serving, self._times, self._attempts
+                        bucket,
+                        self._record,
+                        self._open_serving,
+                        self._times,
+                        self._attempts,
+                        counts=self.counts,
                     )
                     found.begin()
                 case Drain(bucket):

@@ -2,56 +2,47 @@
 
 Each node follows the states of all buckets, so each node answers for all. Of a group whose home is another
 node, this node knows only the members with links here, and positions may be a second old
-(`Times.positions_ms`). What is changed is changed at its home: another node refuses the request.
+(`Times.positions_ms`). What is changed is changed at its home: see `changing/changes.py`.
 
-Laws: a request looks at a bounded number of keys before the loop serves others. A change is answered when it
-is in the state topic, or when its home is not here any more (`KeptRequests.tick`): then it is in doubt.
+Law: a request looks at a bounded number of keys before the loop serves others.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias
 
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
-from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.errors import PeerError
 from amqp_streams.homes.buckets import BUCKETS, bucket_of
-from amqp_streams.homes.owners import PREFIX as OWNER_PREFIX
-from amqp_streams.homes.serving import Serving
+from amqp_streams.homes.changing import changes
+from amqp_streams.homes.changing.asking import Asking
+from amqp_streams.homes.changing.changes import Changes, HomeCursors
 from amqp_streams.homes.states import BucketStates
-from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests, asked_log, asked_logs
+from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests, asked_logs
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.information.figures import Figures, GroupFigures, group_figures
+from amqp_streams.node.lookups import Answering
 from amqp_streams.node.requests import Operations, RequestSteps
-from amqp_streams.node.writes import Wait, Writes
+from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams import management
-from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, encoded, group_key
 from amqp_streams.streams.groups import epochs
 from amqp_streams.streams.groups.claims import UNNAMED, Claim
 from amqp_streams.streams.groups.ownership import Ownership
-from amqp_streams.streams.management import Answer, Request, RequestError
+from amqp_streams.streams.management import Request
 from amqp_streams.streams.redirects import NOWHERE
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.types import Value
 
-_ELSEWHERE: Final = (
-    "another node decides about this, or none at the moment: send the request to each of the other nodes, or"
-    " again later"
-)
-_MOVED: Final = "another node may decide about this now: look whether the change was made"
 KEYS_A_STEP: Final = 2000
 """How many keys a request looks at in one step, in about a millisecond."""
 
 
-class Here(Protocol):
+class Here(changes.Here, Protocol):
     """What this node knows of buckets: their states, and more of those whose home it is."""
-
-    def states(self, bucket: int) -> Mapping[str, bytes]:
-        """The states that homes have committed; if the home is here, also what it is about to commit."""
 
     def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
         """The owners of partitions, if the home is here."""
@@ -61,9 +52,6 @@ class Here(Protocol):
 
     def uses(self, bucket: int, key: CursorKey) -> bool | None:
         """Whether a link has this cursor; None: the home is not here."""
-
-    def serving(self, bucket: int) -> Serving | None:
-        """The home, if it is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,52 +69,31 @@ Links: TypeAlias = Callable[[str, str], Iterable[tuple[Claim, int | None]]]
 """The claims of this node's links in a group of a log, with the partitions that they have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Somewhere:
-    """A link at any node."""
-
-    partitions: tuple[()] = ()
-
-
-class HomeCursors(KeptCursors):
-    """The cursors of a bucket at its home. `owners`: the keys to remove with them."""
-
-    def __init__(self, serving: Serving, owners: Sequence[str]) -> None:
-        super().__init__(BucketStates({}), serving.writes, cursors_max=0, positions_max=0)
-        self._cursors, self._now_ms = serving.cursors, serving.wall_ms
-        self._serving: Final = serving
-        self._owners: Final = owners
-
-    def followers(self, cursor: Cursor) -> Collection[Consuming]:
-        """One for all links, which may be at any node."""
-        return (cast("Consuming", _Somewhere()),) if self._serving.uses(cursor.key) else ()
-
-    def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
-        """See `KeptCursors.reset`."""
-        # First what links have moved: their nodes wait to hear that it is durable.
-        self._serving.flush()
-        self._serving.forget([cursor])
-        super().reset(cursor, positions)
-
-    def remove(self, cursors: Collection[Cursor]) -> None:
-        """See `KeptCursors.remove`."""
-        super().remove(cursors)
-        self._serving.forget(cursors)
-        states = self._serving.states
-        gone = {key: None for key in self._owners if states.get(key) is not None}
-        if gone:
-            self._serving.writes.write(gone)
-
-
 class KeptRequests:
-    """`logs`: of the store."""
+    """`logs`: of the store. `now_ms`, `refreshed`: see `Changes`."""
 
     def __init__(
-        self, logs: Mapping[str, StoredLog], here: Here, links: Links, settings: GroupSettings, limits: Limits
+        self,
+        logs: Mapping[str, StoredLog],
+        here: Here,
+        links: Links,
+        *,
+        settings: GroupSettings,
+        limits: Limits,
+        asking: Asking,
+        now_ms: Callable[[], int],
+        refreshed: Callable[[], Answering[None]],
     ) -> None:
         self._links: Final = links
-        self._changing: Final[dict[Wait, tuple[int, Serving]]] = {}
-        """What changes wait for, and their homes."""
+        self.changes: Final = Changes(
+            logs,
+            here,
+            asking,
+            now_ms,
+            refreshed,
+            read_group=self._read_group,
+            read_cursor=self._read_cursor,
+        )
         self._logs: Final = logs
         self._here: Final = here
         self._settings: Final = settings
@@ -134,21 +101,11 @@ class KeptRequests:
 
     def groups(self) -> Operations:
         """The operations on groups by name."""
-        return {
-            "READ": self._read_group,
-            "QUERY": self._query_groups,
-            "UPDATE": lambda request: self._change_group(request, GroupRequests.update),
-            "DELETE": lambda request: self._change_group(request, GroupRequests.delete),
-        }
+        return {"READ": self._read_group, "QUERY": self._query_groups, **self.changes.groups()}
 
     def cursors(self) -> Operations:
         """The operations on cursors by name."""
-        return {
-            "READ": self._read_cursor,
-            "QUERY": self._query_cursors,
-            "UPDATE": lambda request: self._change_cursor(request, CursorRequests.update),
-            "DELETE": lambda request: self._change_cursor(request, CursorRequests.delete),
-        }
+        return {"READ": self._read_cursor, "QUERY": self._query_cursors, **self.changes.cursors()}
 
     # -- figures
 
@@ -169,64 +126,10 @@ class KeptRequests:
             more += found.more
         return Figures(shown, more)
 
-    # -- changes
-
-    def tick(self) -> None:
-        """Called several times a second: ends the waits of changes whose home is not here any more."""
-        for wait, (bucket, serving) in list(self._changing.items()):
-            if not wait.over and self._here.serving(bucket) is not serving:
-                wait.ended(StorageError(_MOVED), 0)
-            if wait.over:
-                self._changing.pop(wait, None)
-
-    def _change_group(
-        self, request: Request, change: Callable[[GroupRequests, Request], RequestSteps]
-    ) -> RequestSteps:
-        log = asked_log(self._logs, request)
-        bucket = _bucket(group_key(log.incarnation, request.name))
-        serving = self._serving(bucket)
-        owners = [
-            f"{owners_prefix}{request.name}"
-            for owners_prefix in (f"{OWNER_PREFIX}{log.incarnation}/{each.index}/" for each in log.partitions)
-        ]
-        tables = self._logs, serving.groups, HomeCursors(serving, owners), serving.writes
-        return (yield from self._watched(bucket, serving, change(GroupRequests(*tables), request)))
-
-    def _change_cursor(
-        self, request: Request, change: Callable[[CursorRequests, Request], RequestSteps]
-    ) -> RequestSteps:
-        log = asked_log(self._logs, request)
-        state = f"{PREFIX}{log.incarnation}/{request.name}"
-        bucket = next((each for each in range(BUCKETS) if state in self._here.states(each)), None)
-        if bucket is None:
-            return (yield from self._read_cursor(request))  # it does not exist
-        serving = self._serving(bucket)
-        owners = [f"{OWNER_PREFIX}{log.incarnation}/-/{request.name}"]
-        tables = self._logs, serving.groups, HomeCursors(serving, owners), serving.writes
-        return (yield from self._watched(bucket, serving, change(CursorRequests(*tables), request)))
-
-    def _serving(self, bucket: int) -> Serving:
-        serving = self._here.serving(bucket)
-        if serving is None or serving.withdrawn:
-            raise RequestError(management.NOT_IMPLEMENTED, _ELSEWHERE)
-        return serving
-
-    def _watched(self, bucket: int, serving: Serving, steps: RequestSteps) -> RequestSteps:
-        try:
-            while True:
-                wait = next(steps)
-                if wait is not None:
-                    self._changing[wait] = bucket, serving
-                yield wait
-        except StopIteration as ended:
-            answer: Answer = ended.value
-            return answer
-        finally:
-            steps.close()
-
     # -- one
 
-    def _read_group(self, request: Request) -> RequestSteps:
+    def _read_group(self, request: Request, newer: bytes | None = None) -> RequestSteps:
+        """`newer`: the value of the cursor's state, which this node may not have read yet."""
         log, group = self._logs.get(request.log), request.name
         values: dict[str, bytes] = {}
         owned: Ownership | None = None
@@ -237,6 +140,8 @@ class KeptRequests:
             for index in range(len(log.partitions)):
                 _take(values, states, next(iter(epochs.epoch_change(log.incarnation, group, index, 0))))
             self._take_cursor(values, bucket, key)
+            if newer is not None:
+                values[key.state] = newer
         tables = self._tables(values)
         if log is not None and owned is not None:
             _show_members(tables[1], log, owned, group)
@@ -252,12 +157,14 @@ class KeptRequests:
                 with suppress(PeerError):  # the home has shown it
                     shown.claim(Claim(group, partition, None, claim.member), 0)
 
-    def _read_cursor(self, request: Request) -> RequestSteps:
+    def _read_cursor(self, request: Request, newer: bytes | None = None) -> RequestSteps:
         log = self._logs.get(request.log)
         values: dict[str, bytes] = {}
         for bucket in range(BUCKETS) if log is not None else ():
             assert log is not None
             _take(values, self._here.states(bucket), f"{PREFIX}{log.incarnation}/{request.name}")
+        if newer is not None and log is not None:
+            values[f"{PREFIX}{log.incarnation}/{request.name}"] = newer
         return _Cursors(*self._tables(values), self._here).read(request)
 
     def _take_cursor(self, values: dict[str, bytes], bucket: int, key: CursorKey) -> None:

@@ -39,6 +39,10 @@ class Times:
     """How long a link waits whose log the home does not know: nodes look for new logs each two seconds."""
     paused_ms: int = 30_000
     """How long a link may be paused, or unanswered, before it is closed."""
+    sweep_ms: int = 60_000
+    """How often a home looks for states of logs that do not exist."""
+    gone_ms: int = 600_000
+    """How long all topics must be described without a log before its states are removed."""
 
     @property
     def outlasting_ms(self) -> int:

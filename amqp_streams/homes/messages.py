@@ -7,9 +7,13 @@ late is corrected by the next one, and no message waits for the answer to anothe
 A report carries the claim of each link, its positions, and what the node believes that it owns. With the
 first report to a new home, the node shows what it held under the old one. A link that a report marks as gone,
 or does not have, is released.
+
+A change of a group or cursor that a user asks for is another message, with an answer of its own: it is not a
+state, so it is never repeated.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from amqp_streams.errors import PeerError
@@ -128,3 +132,52 @@ class Answer:
     remaining_ms: int
     verdicts: tuple[Verdict, ...] = ()
     withdrawn: bool = False
+
+
+class Change(StrEnum):
+    """What is changed. The values are the protocol's."""
+
+    MOVE = "move"
+    """The positions of a cursor."""
+    REMOVE = "remove"
+    """A group, or the cursor of a link."""
+    END = "end"
+    """The subscription of a link, by its client. A link that is attached is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A change that a user has asked another node for than the home.
+
+    `number`: of the question; its node uses it once. `type`: the type of `$management`, a group or a cursor.
+    `incarnation`: of the log. `group`, or `container` and `link`: whose cursor it is. `user`: who asks; None:
+    anonymous. `rights`: those that the user has on the log, as the node that was asked has decided.
+    `positions`: of MOVE.
+    """
+
+    number: int
+    bucket: int
+    change: Change
+    type: str
+    incarnation: str
+    group: str | None
+    container: str | None
+    link: str | None
+    user: str | None
+    rights: frozenset[str] = frozenset()
+    positions: Positions = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a change.
+
+    `status`, `description`: as in an answer of `$management`. `cursor`: the value of the cursor's state after
+    MOVE. `moved`: the node is not the home now, and has changed nothing.
+    """
+
+    number: int
+    status: int
+    description: str
+    cursor: str | None = None
+    moved: bool = False

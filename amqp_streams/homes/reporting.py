@@ -239,6 +239,11 @@ class Reporting:
         home.record = record
         self._report(bucket, now_ms)
 
+    def record(self, bucket: int) -> HomeRecord | None:
+        """The home of a bucket, as far as this node knows it."""
+        home = self._homes.get(bucket)
+        return None if home is None else home.record
+
     def answer(self, answer: Answer, now_ms: int) -> None:
         """A home has answered."""
         home = self._home(answer.bucket)

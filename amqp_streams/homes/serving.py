@@ -15,6 +15,8 @@ from typing import Final, TypeAlias, assert_never, cast
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.homes.barriers import Barriers
+from amqp_streams.homes.counts import Counts
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.messages import Leaves, Report, Reported
 from amqp_streams.homes.owners import encoded, owner_key
@@ -38,8 +40,6 @@ _UNKNOWN_LOG: Final = (
 )
 
 LogOf: TypeAlias = Callable[[str], StoredLog | None]
-Slot: TypeAlias = tuple[str, str | None, str, int]
-"""What one link owns at a time: incarnation, group and partition, or incarnation, container and link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class Serving:
         settings: GroupSettings,
         limits: Limits,
         times: Times,
+        counts: Counts | None = None,
     ) -> None:
         self.sessions: Final[dict[str, Session]] = {}
         self.withdrawn = False
@@ -77,6 +78,7 @@ class Serving:
         self.states: Final = states
         self._log_of: Final = log_of
         self._times: Final = times
+        self._counts: Final = counts or Counts()
         self.writes: Final = Writes(states)
         self.groups: Final = Groups(
             states, self.writes, settings, limits, lambda _log: NOWHERE, self._changed
@@ -89,8 +91,7 @@ class Serving:
         )
         self._links: Final[dict[GroupLink, Claimant]] = {}
         self._names: Final[dict[tuple[str | None, str, str], Claimant]] = {}
-        self._barriers: Final[dict[Slot, dict[tuple[str, int], int]]] = {}
-        self._barred: Final[dict[Slot, Claimant]] = {}
+        self._barriers: Final = Barriers(self._ready)
         self._of_state: Final[dict[str, dict[Claimant, None]]] = {}
         """By the key of a cursor's state, the links that have the cursor."""
         self._opened: Final[dict[str, Cursor]] = {}
@@ -153,9 +154,7 @@ class Serving:
                 self._end(claimant, None)
             del self.sessions[session.node]
             self._dirty.pop(session, None)
-        for slot, until in list(self._barriers.items()):
-            for who in [who for who, end_ms in until.items() if end_ms < now_ms]:
-                self._lift(slot, who)
+        self._barriers.expire(now_ms)
         self.groups.tick(now_ms)
 
     def withdraw(self, now_ms: int) -> None:
@@ -166,7 +165,7 @@ class Serving:
 
     def settled(self, now_ms: int) -> bool:
         """Whether no grant of this home can be in force."""
-        barring = {node for until in self._barriers.values() for node, _ in until}
+        barring = self._barriers.nodes
         return all(
             each.yielded
             or self._over_ms(each) < now_ms
@@ -188,6 +187,11 @@ class Serving:
     def uses(self, key: CursorKey) -> bool:
         """Whether a link has this cursor."""
         return key.state in self._of_state
+
+    def end_links(self, key: CursorKey) -> None:
+        """Close the links that have this cursor: its subscription ends."""
+        for claimant in list(self._of_state.get(key.state, ())):
+            self._end(claimant, _stolen())
 
     def take_dirty(self) -> list[Session]:
         """The nodes that must get an answer."""
@@ -211,9 +215,7 @@ class Serving:
         """The links that the node does not report have stopped."""
         for number in [number for number in session.ends if number not in session.known]:
             del session.ends[number]
-        for slot, until in list(self._barriers.items()):
-            for who in [who for who in until if who[0] == session.node and who[1] not in session.known]:
-                self._lift(slot, who)
+        self._barriers.stopped(session.node, session.known)
 
     def _over_ms(self, session: Session) -> int:
         """When all grants of a node are over, whatever its clock says."""
@@ -230,12 +232,13 @@ class Serving:
                 if session.awaits_log(reported.number, self._now_ms, self._times.unknown_ms):
                     return
                 raise PeerError(names.NOT_FOUND, _UNKNOWN_LOG)
-            claimant = Claimant(session.node, reported.number, wanted, log)
+            claimant = Claimant(session.node, reported.number, wanted, log, since_ms=self._now_ms)
             self._claim(session, claimant, reported)
         except PeerError as error:
             if claimant is not None:
                 self._forget(claimant)
             session.ends[reported.number] = error
+            self._counts.ended += 1
             self._dirty[session] = None
 
     def _claim(self, session: Session, claimant: Claimant, reported: Reported) -> None:
@@ -350,39 +353,28 @@ class Serving:
         """Everything is durable: grant the link when no earlier grant can be in force."""
         if self.withdrawn:
             return
-        slot = _slot(claimant)
-        if self._barriers.get(slot):
-            claimant.state = State.BARRED
-            self._barred[slot] = claimant
+        if self._barriers.bar(claimant):
             return
         self._serials += 1
         claimant.serial = self._term, self._serials
         claimant.state = State.OWNING
+        self._counts.granted += 1
+        self._counts.decision_ms += self._now_ms - claimant.since_ms
         self._dirty[self.sessions[claimant.node]] = None
-
-    def _lift(self, slot: Slot, who: tuple[str, int]) -> None:
-        until = self._barriers[slot]
-        del until[who]
-        if not until:
-            del self._barriers[slot]
-            barred = self._barred.pop(slot, None)
-            if barred is not None:
-                self._ready(barred)
 
     def _end(self, claimant: Claimant, error: PeerError | None) -> None:
         """The link has ended, or must end with `error`."""
         session = self.sessions.get(claimant.node)
         if session is not None and error is not None:
             session.ends[claimant.number] = error
+            self._counts.ended += 1
             self._dirty[session] = None
             if claimant.granted:
-                who = claimant.node, claimant.number
-                self._barriers.setdefault(_slot(claimant), {})[who] = self._over_ms(session)
+                self._barriers.add(claimant, self._over_ms(session))
         self._forget(claimant)
 
     def _forget(self, claimant: Claimant) -> None:
-        if claimant.state is State.BARRED:
-            del self._barred[_slot(claimant)]
+        self._barriers.forget(claimant)
         claimant.state = State.ENDED
         session, wanted = self.sessions.get(claimant.node), claimant.wanted
         if session is not None and session.claimants.get(claimant.number) is claimant:
@@ -417,34 +409,27 @@ class Serving:
     ) -> None:
         """Write cursors; when they are durable, report it to the nodes of their links."""
         if changes:
-            moved = {
-                state: dict(cursor.positions)
+            # Not by key: a cursor that is moved back meanwhile is forgotten, and then opened anew.
+            moved = [
+                (self._stored[state], dict(cursor.positions), state)
                 for state in changes
                 for cursor in (self._opened.get(state),)
                 if cursor is not None
-            }
+            ]
             self.writes.write(changes, partial(self._written, moved, then))
 
     def _written(
         self,
-        moved: dict[str, dict[int, int]],
+        moved: Iterable[tuple[dict[int, int], dict[int, int], str]],
         then: Callable[[StorageError | None, int], None],
         failure: StorageError | None,
         now_ms: int,
     ) -> None:
-        for state, positions in moved.items() if failure is None else ():
-            self._stored[state].update(positions)
+        for stored, positions, state in moved if failure is None else ():
+            stored.update(positions)
             for claimant in self._of_state.get(state, ()):
                 self._dirty[self.sessions[claimant.node]] = None
         then(failure, now_ms)
-
-
-def _slot(claimant: Claimant) -> Slot:
-    wanted, partition = claimant.wanted, claimant.partition
-    if wanted.claim is not None:
-        assert partition is not None, "only a link that has its partition is granted"
-        return wanted.incarnation, None, wanted.claim.group, partition
-    return wanted.incarnation, wanted.container, wanted.link, -1
 
 
 def _key(incarnation: str, claimant: Claimant) -> CursorKey:

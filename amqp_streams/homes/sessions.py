@@ -41,13 +41,14 @@ class State(Enum):
 class Claimant:
     """A link of a node, at the home.
 
-    `stored`: the durable positions of its cursor.
+    `since_ms`: when it was reported first. `stored`: the durable positions of its cursor.
     """
 
     node: str
     number: int
     wanted: Wanted
     log: StoredLog
+    since_ms: int = 0
     state: State = State.WAITING
     group_link: GroupLink | None = None
     cursor: Cursor | None = None

@@ -10,7 +10,7 @@ from functools import partial
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.node.logs import Logs
-from amqp_streams.node.lookups import Lookups, asked, refreshed
+from amqp_streams.node.lookups import Answering, Lookups, asked, refreshed
 from amqp_streams.node.reading import storage_refusal
 from amqp_streams.node.writes import Wait
 from amqp_streams.storage.ports import Store
@@ -19,19 +19,30 @@ from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import AttachRequest, Decided, Denied, Effect, Grant, Pending, addressed_log
 
 Decide = Callable[[AttachRequest, int], Grant | Pending]
+LookingUp = Callable[[AttachRequest], Answering[None]]
 
 
 class Arrivals:
-    """The attaches that wait for the store. `decide`: what the node does when the store has answered."""
+    """The attaches that wait for the store. `decide`: what the node does when the store has answered.
 
-    def __init__(
-        self, store: Store, logs: Logs, lookups: Lookups, decide: Decide, report: Callable[[Effect], None]
+    `looking_up`: what a receiver without a source waits for.
+    """
+
+    def __init__(  # noqa: PLR0917  what it uses of the node
+        self,
+        store: Store,
+        logs: Logs,
+        lookups: Lookups,
+        decide: Decide,
+        report: Callable[[Effect], None],
+        looking_up: LookingUp,
     ) -> None:
         self._store = store
         self._logs = logs
         self._lookups = lookups
         self._decide = decide
         self._report = report
+        self._looking_up = looking_up
         self._waiting: dict[Pending, Generator[Wait, None, None]] = {}
 
     def attach(self, request: AttachRequest, permissions: Permissions, now_ms: int) -> Grant | Pending:
@@ -41,9 +52,9 @@ class Arrivals:
             PeerError, StorageError: as `Node.attach`.
         """
         name = addressed_log(request)
-        if name is None or self._lookups.on_answer is None:
+        if (name is None and not request.no_source) or self._lookups.on_answer is None:
             return self._decide(request, now_ms)
-        steps = self._ask(request, name, permissions)
+        steps = self._looking_up(request) if name is None else self._ask(request, name, permissions)
         wait = next(steps, None)
         if wait is None:
             return self._decide(request, now_ms)

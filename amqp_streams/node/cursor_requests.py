@@ -9,6 +9,7 @@ same answer as if it did not exist. A change is answered when it is on the disk.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
@@ -28,6 +29,9 @@ from amqp_streams.streams.resets import requested_lookup, requested_positions
 from amqp_streams.streams.steps import PARTITIONS_A_STEP, Steps
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, ULong, Value
+
+PositionsIn: TypeAlias = Callable[[StoredLog], Mapping[int, int]]
+"""The positions to which a cursor is moved, by partition of its log. Raises RequestError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,16 @@ class CursorRequests:
     def update(self, request: Request) -> RequestSteps:
         """Move a cursor."""
         found = yield from _sought(self.logs, request, self._changeable)
-        return (yield from durable(self.writes, partial(self._update, request, found)))
+        return (yield from self.move(request, lambda log: requested_positions(request, log, found)))
 
-    def _update(self, request: Request, found: Mapping[int, int]) -> Steps[Answer]:
+    def move(self, request: Request, positions: PositionsIn) -> RequestSteps:
+        """Move a cursor to these positions in its log."""
+        return durable(self.writes, partial(self._move, request, positions))
+
+    def _move(self, request: Request, positions: PositionsIn) -> Steps[Answer]:
         log = asked_log(self.logs, request)
         cursor = self._changeable(request, log)
-        self.cursors.reset(cursor, requested_positions(request, log, found))
+        self.cursors.reset(cursor, positions(log))
         return Answer(management.OK, "moved", (yield from self._described(log, cursor)))
 
     def delete(self, request: Request) -> RequestSteps:
@@ -161,12 +169,16 @@ class GroupRequests:
     def update(self, request: Request) -> RequestSteps:
         """Move the cursor of a group."""
         found = yield from _sought(self.logs, request, self._changeable)
-        return (yield from durable(self.writes, partial(self._update, request, found)))
+        return (yield from self.move(request, lambda log: requested_positions(request, log, found)))
 
-    def _update(self, request: Request, found: Mapping[int, int]) -> Steps[Answer]:
+    def move(self, request: Request, positions: PositionsIn) -> RequestSteps:
+        """Move the cursor of a group to these positions in its log."""
+        return durable(self.writes, partial(self._move, request, positions))
+
+    def _move(self, request: Request, positions: PositionsIn) -> Steps[Answer]:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
-        positions = requested_positions(request, log, found)
+        moved = positions(log)
         cursor = self._kept(log, group)
         # Without a cursor, the next start of a member is its own choice: a position would have no effect.
         if cursor is None:
@@ -174,7 +186,7 @@ class GroupRequests:
                 management.CONFLICT,
                 f"group {group[:64]!r} has no cursor: its members did not attach a durable source",
             )
-        self.cursors.reset(cursor, positions)
+        self.cursors.reset(cursor, moved)
         return Answer(management.OK, "moved", (yield from self._described(log, group)))
 
     def delete(self, request: Request) -> RequestSteps:

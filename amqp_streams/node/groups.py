@@ -132,6 +132,11 @@ class Groups:
         """Pass no more changes on: the log was deleted with its groups."""
         self._owned.pop(log.incarnation, None)
 
+    def release_all(self, incarnation: str) -> None:
+        """Forget the groups of a deleted log, whose epochs are removed elsewhere."""
+        self._owned.pop(incarnation, None)
+        self.counts.forget(incarnation)
+
     def forget(self, incarnation: str) -> None:
         """Remove the epochs of a deleted log."""
         self.counts.forget(incarnation)

@@ -101,16 +101,16 @@ class Node:
             refreshed=self.refreshed,
             others=store.others,
         )
-        self._subscriptions = Subscriptions(
-            store.logs, self._consumers.cursors, self._consumers.writes, self._effects.append
-        )
+        kept_here = self._consumers.cursors, self._consumers.writes
+        self.subscriptions = Subscriptions(store.logs, *kept_here, self._effects.append)
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.lookups, self.truncated = 0, self._consumers.lookups, self._consumers.truncated
         reading, self.homed = self._consumers.reading, self._consumers.homed
         self.held, self.grown, self.woken = reading.held, reading.grown, reading.woken
-        self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
-        kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
+        decides = self._decide, self._effects.append, self.subscriptions.looking_up
+        self._arrivals = Arrivals(store, self._logs, self.lookups, *decides)
+        kept = store.logs, self._consumers.groups, *kept_here
         self.types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
                 store, self._logs, sync, self._consumers, self._deleted, self._elsewhere
@@ -167,7 +167,7 @@ class Node:
             if log is not None:
                 return Informing(log)
             if request.no_source:
-                return self._subscriptions.attach(request, permissions)
+                return self.subscriptions.attach(request, permissions)
             raise PeerError(
                 names.INVALID_FIELD,
                 "a receiver needs a source address: the name of a log",
@@ -211,7 +211,7 @@ class Node:
             self._consumers.end(link, now_ms)
         # Only a close by the client ends the subscription: a lost connection must not lose its cursor.
         elif self._links.remove(link) and isinstance(link, Kept) and closed:
-            self._subscriptions.end(link)
+            self.subscriptions.end(link)
 
     def _steal(self, request: AttachRequest, now_ms: int) -> None:
         """End the link of the same name, user and container: the new attach resumes it. AMQP 2.6.1."""

@@ -91,10 +91,10 @@ def _group(request: AttachRequest) -> str | None:
 
 def _needs_one_place(request: AttachRequest) -> str | None:
     properties = request.properties
-    if not request.consumer:
-        numbered = names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities
-        return "idempotent producers" if numbered or names.PRODUCER_ID in properties else None
-    return "receivers without a source, which end a durable subscription," if request.no_source else None
+    if request.consumer:
+        return None
+    numbered = names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities
+    return "idempotent producers" if numbered or names.PRODUCER_ID in properties else None
 
 
 def _needs_home(request: AttachRequest) -> str | None:
@@ -105,4 +105,6 @@ def _needs_home(request: AttachRequest) -> str | None:
         return "consumer groups"
     if properties.get(names.EPOCH) is not None:
         return "epochs of consumers"
+    if request.no_source:
+        return "receivers without a source, which end a durable subscription,"
     return "durable subscriptions" if request.durable else None

@@ -4,7 +4,7 @@ It visits only what is shown, because there may be many consumers and groups. Th
 between the steps, so figures of different steps are from different moments.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from amqp_streams.config import Limits
@@ -27,6 +27,7 @@ from amqp_streams.server.observing.status import (
 )
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import Store, Use
+from amqp_streams.storage.questions import Figure
 from amqp_streams.streams.steps import Steps
 
 _LINKS_A_STEP: Final = 1000
@@ -56,6 +57,8 @@ class Service(Protocol):
     @property
     def connections(self) -> Collection[Connection]:
         """The open connections."""
+
+    home_figures: Callable[[], Iterable[Figure]]
 
     def uses(self) -> dict[str, Use]:
         """How much of each limit is in use."""
@@ -88,7 +91,7 @@ def picture(service: Service) -> Steps[NodeStatus]:
         quotas=tuple(service.quotas.status()),
         access_refused=service.audit.refused_count,
         deliveries_refused=dict(service.audit.deliveries_refused),
-        figures=service.store.facts().figures,
+        figures=(*service.store.facts().figures, *service.home_figures()),
     )
 
 

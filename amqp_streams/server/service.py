@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -41,6 +41,7 @@ from amqp_streams.server.picture import picture
 from amqp_streams.server.pumping import Pumps
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog, Use
+from amqp_streams.storage.questions import Figure
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.receipts import Wait
@@ -110,7 +111,8 @@ class EventService:
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)
         self.leases: Leases | None = None
-        """Of a node whose groups and cursors have homes: see `node/attaching/homed.py`."""
+        self.home_figures: Callable[[], Iterable[Figure]] = tuple
+        """Both of a node whose groups and cursors have homes: see `node/attaching/homed.py`."""
         self.audit = Audit(self.monotonic_ms, Changes(self.now_ms))
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.commits: Final = Commits(store, self.node, self.limits, soon=loop.call_soon, wake=self._wake)

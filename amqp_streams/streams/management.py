@@ -30,6 +30,10 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 SERVER_ERROR: Final = 500
 NOT_IMPLEMENTED: Final = 501
+UNAVAILABLE: Final = 503
+"""Another node that must decide is not reached: nothing was changed."""
+IN_DOUBT: Final = 504
+"""Another node that must decide did not answer: the change may have been made."""
 
 SECTIONS_MAX: Final = 16
 """The most sections of a request: one of each kind, and some more data sections."""

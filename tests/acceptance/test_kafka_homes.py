@@ -5,15 +5,63 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import proton
 import pytest
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
 
+from amqp_streams.cli.commands.receive import CONTAINER
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli
 from tests.acceptance.kafka_nodes import LOG, PROGRAM, start
 
 __all__ = ["start"]
+
+
+class Ending(MessagingHandler):
+    """A client of another make that ends a subscription: AMQP 2.6.3."""
+
+    def __init__(self, url: str, name: str) -> None:
+        super().__init__(auto_settle=False)
+        self.ended = False
+        self.error: object = None
+        self._url, self._name = url, name
+
+    def on_start(self, event: proton.Event) -> None:
+        connection = event.container.connect(self._url, allowed_mechs="ANONYMOUS", reconnect=False)
+        receiver = connection.session()
+        receiver.open()
+        link = receiver.receiver(self._name)
+        link.source.type = proton.Terminus.UNSPECIFIED
+        link.open()
+
+    def on_link_opened(self, event: proton.Event) -> None:
+        link = event.link
+        assert link is not None
+        if link.remote_source.address == LOG:
+            link.close()
+
+    def on_link_closed(self, event: proton.Event) -> None:
+        link = event.link
+        assert link is not None
+        self.ended, self.error = True, link.remote_condition
+        event.container.stop()
+
+    def on_link_error(self, event: proton.Event) -> None:
+        self.on_link_closed(event)
+
+
+def end_subscription(node: NodeProcess, name: str) -> None:
+    ending = Ending(node.url, name)
+    container = Container(ending)
+    container.container_id = CONTAINER
+    container.run()
+    assert ending.ended
+    assert ending.error is None, ending.error
+
 
 StartNode = Callable[..., NodeProcess]
 Follow = Callable[..., "Member"]
@@ -132,3 +180,34 @@ def test_a_node_with_another_secret_says_why_its_links_wait_and_the_others_go_on
     while not any(member.events for member in members):
         members.append(follow(good, f"g{next(numbers)}"))
         time.sleep(1)
+
+
+def has_no_groups(node: NodeProcess, cli: Cli) -> bool:
+    return "g" not in cli(node, "group", "list", LOG).partition("UPDATED")[2]
+
+
+def test_each_node_moves_and_removes_groups_and_ends_subscriptions_wherever_their_homes_are(
+    start: StartNode, cli: Cli, tmp_path: Path
+) -> None:
+    file = secret(tmp_path, "s")
+    one, two = start("one", *options(file)), start("two", *options(file))
+    send(one, cli, 3)
+    groups = [f"g{number}" for number in range(4)]
+    for group in groups:
+        cli(one, "receive", LOG, "--group", group, "--max", "6")
+    await_that(lambda: all("0 members" in cli(one, "group", "describe", LOG, each) for each in groups))
+    for node in (one, two):
+        for group in groups:
+            moved = json.loads(cli(node, "group", "reset", LOG, group, "--to", "earliest", "--yes", "--json"))
+            assert [each["lag"] for each in moved["partitions"]] == [3, 3], (node.folder, group)
+            cli(node, "group", "reset", LOG, group, "--to", "latest", "--yes")
+    for number, group in enumerate(groups):
+        cli((one, two)[number % 2], "group", "remove", LOG, group, "--yes")
+    for node in (one, two):
+        await_that(partial(has_no_groups, node, cli))
+    # A client that has read at one node ends its subscriptions at the other, at once.
+    for number in range(4):
+        cli(one, "receive", LOG, "--durable", f"d{number}", "--max", "1")
+        end_subscription(two, f"d{number}")
+    for node in (one, two):
+        assert cli(node, "cursor", "list", LOG).count("\n") == 1, "only the line with the names of columns"

@@ -6,18 +6,25 @@ Kafka has a test of its own: `test_observed_kafka.py`.
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import promql_parser
 import pytest
 
+from amqp_streams.homes.changing.sweeping import Sweeping
+from amqp_streams.homes.leases import Times
+from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.kafka.brokers.figures import KafkaFigures
+from amqp_streams.server.homes.answering import Answering
+from amqp_streams.server.homes.figures import change_figures, home_figures, peer_figures
+from amqp_streams.storage.questions import Figure
 from tests.deploy.promql import Exported, faults, metrics, result_labels
 from tests.deploy.scene import Prometheus, Scene, configuration, labels_of, prometheus, wait_for
 from tests.deploy.test_alerts import RULES, WITHOUT
 from tests.deploy.test_dashboards import panels, read
+from tests.homed_node import HomedNode
 
 EMPTY = {
     "amqp_streams_faults_total": "a step of the regular work would have to fail",
@@ -25,7 +32,7 @@ EMPTY = {
     "knative_gateway_task_restarts_total": "a task would have to fail",
 }
 """Metrics without a series in this scene, with the reason."""
-KAFKA = "amqp_streams_kafka_"
+KAFKA = "amqp_streams_kafka_", "amqp_streams_home_"
 VALUES = {"$__rate_interval": "20s", "$__range": "5m", "[6h]": "[20s]"}
 
 
@@ -50,8 +57,27 @@ def of_kafka() -> str:
     """Return lines of `/metrics` of a node on Kafka, from the code that makes them."""
     figures = KafkaFigures()
     figures.statistics('{"brokers": {"a:9092/1": {"nodeid": 1, "state": "UP"}}}')
+    return lines_of(figures.figures())
+
+
+def of_homes() -> str:
+    """Return lines of `/metrics` of a node that is a home, in the same way."""
+    node, unfinished = HomedNode(), Unfinished(1)
+    changes = node.homes.requests.changes
+    answering = Answering(changes.carry_out, node.service.turns)
+    sweeping = Sweeping(node.homes, lambda _incarnation: None, Times())
+    return lines_of(
+        [
+            *home_figures(node.homes.home, Times(), node.clock()),
+            *peer_figures(0, 0, unfinished, unfinished),
+            *change_figures(node.homes.asking, answering, sweeping),
+        ]
+    )
+
+
+def lines_of(figures: Iterable[Figure]) -> str:
     lines = []
-    for figure in figures.figures():
+    for figure in figures:
         labels = ",".join(f'{label}="x"' for label in figure.labels)
         name = f"amqp_streams_{figure.name}" + ("_total" if figure.counter else "")
         lines.append(f"# TYPE {name} untyped\n{name}{{{labels}}} 1\n")
@@ -85,7 +111,7 @@ def exported(scene: Scene) -> Exported:
         # The label of the step appears with the first fault.
         "amqp_streams_faults_total": {"step"},
         "knative_gateway_task_restarts_total": {"task"},
-        **labels_of([of_kafka()]),
+        **labels_of([of_kafka(), of_homes()]),
         **found,
     }
 

@@ -12,7 +12,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.homes.buckets import BUCKETS
 from amqp_streams.homes.messages import Answer, Ends, Leaves, Owns, Stored, Verdict
 from amqp_streams.homes.protocol.fields import Fields, Json
-from amqp_streams.homes.protocol.parts import Parts, parts_of
+from amqp_streams.homes.protocol.parts import Parts, Unfinished, parts_of
 from amqp_streams.homes.protocol.reports import NUMBER_MAX, REPORT_BYTES_MAX
 from amqp_streams.streams.groups.claims import EPOCH_MAX
 
@@ -20,6 +20,8 @@ ANSWER_BYTES_MAX: Final = 16 * REPORT_BYTES_MAX
 """All parts of an answer. The shortest links of a full report are 18,000: each can end with an error of 800
 characters.
 """
+UNFINISHED_BYTES_MAX: Final = 2 * ANSWER_BYTES_MAX
+"""The unfinished answers of all homes."""
 REMAINING_MS_MAX: Final = 60_000
 """How long grants may hold: leases are a few seconds."""
 _WITHIN_MS_MAX: Final = 2**63 - 1
@@ -45,8 +47,12 @@ def parts(answer: Answer) -> Iterator[bytes]:
 class Answers:
     """The answers in the frames of a connection."""
 
-    def __init__(self) -> None:
-        self._parts: Final[Parts[Verdict]] = Parts("answer", ANSWER_BYTES_MAX)
+    def __init__(self, unfinished: Unfinished | None = None) -> None:
+        self._parts: Final[Parts[Verdict]] = Parts("answer", ANSWER_BYTES_MAX, unfinished)
+
+    def give_up(self) -> None:
+        """Forget an unfinished answer: the connection has ended."""
+        self._parts.give_up()
 
     def take(self, body: bytes) -> Answer | None:
         """Take the body of a frame. None: more parts of the answer follow.

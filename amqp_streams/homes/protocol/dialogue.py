@@ -27,6 +27,8 @@ from amqp_streams.homes.protocol.frames import Frame, FrameError, Kind
 VERSION: Final = 1
 """Grows only with a change that earlier versions cannot ignore."""
 NONCE_BYTES: Final = 32
+CHANGES: Final = "changes"
+"""A node whose HELLO has this word takes frames ASKED. Earlier versions ignore them and would not answer."""
 _NAME_CHARACTERS_MAX: Final = 255
 _DOMAIN: Final = "amqp-streams nodes"
 
@@ -89,6 +91,8 @@ class Dialogue:
         assert len(nonce) == NONCE_BYTES, "the nonce makes each proof another one"
         self.peer: Identity | None = None
         """The other node, as it says. It is proved when `done`."""
+        self.takes: frozenset[str] = frozenset()
+        """What the other node says that it takes, besides what all versions do. No proof covers it."""
         self.done = False
         self._role: Final = role
         self._secrets: Final = secrets
@@ -114,7 +118,7 @@ class Dialogue:
                 return self._proved(Fields.of(frame.body, "proof"), self._theirs)
             case Kind.REFUSED:
                 raise refusal(frame.body)
-            case Kind.HELLO | Kind.PROOF | Kind.BEAT | Kind.REPORT | Kind.ANSWER:
+            case kind if kind in set(Kind):
                 message = f"a frame {Kind(frame.kind).name.lower()} cannot come before both nodes have proved"
                 raise FrameError(message)
             case _:
@@ -129,6 +133,7 @@ class Dialogue:
             "cluster": me.cluster,
             "prefix": me.prefix,
             "nonce": self._mine.nonce,
+            "takes": [CHANGES],
         }
         return frames.encoded(Kind.HELLO, encoded(body).encode())
 
@@ -150,6 +155,7 @@ class Dialogue:
             raise RefusedError(Reason.CLUSTER)
         if theirs.process == mine.process:
             raise RefusedError(Reason.SAME)
+        self.takes = frozenset(fields.texts("takes"))
         self.peer, self._theirs = theirs, _Hello(theirs, nonce)
         return [self._hello()] if self._role is Role.CALLED else [self._proof(self._theirs)]
 

@@ -58,10 +58,15 @@ class Fields:
         """A text with at most `longest` characters. None: only the frame limits it."""
         return _text(self._required(name), self._path(name), longest)
 
-    def text_or_none(self, name: str) -> str | None:
+    def text_or_none(self, name: str, longest: int | None = None) -> str | None:
         """A text; None: the field is missing."""
         value = self._values.get(name)
-        return None if value is None else _text(value, self._path(name), None)
+        return None if value is None else _text(value, self._path(name), longest)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts; empty: the field is missing."""
+        path = self._path(name)
+        return tuple([_text(each, path, None) for each in self._listed(name)])
 
     def flag(self, name: str) -> bool:
         """True or false; False: the field is missing."""

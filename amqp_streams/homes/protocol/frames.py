@@ -39,6 +39,10 @@ class Kind(IntEnum):
     """A report, or a part of one: from the node that connected."""
     ANSWER = 6
     """An answer, or a part of one: from the node that was connected to."""
+    ASKED = 7
+    """A change that a user asks for: from the node that connected, if the other one takes changes."""
+    OUTCOME = 8
+    """The outcome of a change: from the node that was connected to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from typing import Final
 from amqp_streams.homes.buckets import BUCKETS
 from amqp_streams.homes.messages import Report, Reported
 from amqp_streams.homes.protocol.fields import Fields, Json, encoded
-from amqp_streams.homes.protocol.parts import Parts, parts_of
+from amqp_streams.homes.protocol.parts import Parts, Unfinished, parts_of
 from amqp_streams.streams.groups.claims import EPOCH_MAX, Claim, Wanted
 
 REPORT_BYTES_MAX: Final = 1 << 20
 """All parts of a report together."""
 LINKS_BYTES_MAX: Final = REPORT_BYTES_MAX * 15 // 16
 """All links of a node in a bucket, by `reserved`. The rest is for the heads of the parts."""
+UNFINISHED_BYTES_MAX: Final = 16 * REPORT_BYTES_MAX
+"""The unfinished reports of all nodes. A report comes in milliseconds; one that is given up is repeated."""
 NODE_CHARACTERS_MAX: Final = 255
 NUMBER_MAX: Final = 2**63 - 1
 """The greatest position, term, or number of a link or report."""
@@ -51,8 +53,12 @@ def reserved(wanted: Wanted) -> int:
 class Reports:
     """The reports in the frames of a connection."""
 
-    def __init__(self) -> None:
-        self._parts: Final[Parts[Reported]] = Parts("report", REPORT_BYTES_MAX)
+    def __init__(self, unfinished: Unfinished | None = None) -> None:
+        self._parts: Final[Parts[Reported]] = Parts("report", REPORT_BYTES_MAX, unfinished)
+
+    def give_up(self) -> None:
+        """Forget an unfinished report: the connection has ended."""
+        self._parts.give_up()
 
     def take(self, body: bytes) -> Report | None:
         """Take the body of a frame. None: more parts of the report follow.

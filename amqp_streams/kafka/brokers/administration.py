@@ -152,6 +152,17 @@ class Administration:
             found |= self._described(wanted[first : first + _BATCH])
         return found
 
+    def ids(self) -> set[str]:
+        """The ids of all topics that this user may see.
+
+        Raises:
+            StorageError: Kafka does not answer for each topic that it lists.
+        """
+        wanted, found = sorted(self.names()), set[str]()
+        for first in range(0, len(wanted), _BATCH):
+            found |= {str(each.topic_id) for each in self._topics(wanted[first : first + _BATCH]).values()}
+        return found
+
     def create(self, name: str, partitions: int, replicas: int, configuration: dict[str, str]) -> FoundTopic:
         """Create a topic, and wait until its partitions have leaders.
 
@@ -320,7 +331,8 @@ class Administration:
 
         return joined(answers.values(), answered)
 
-    def _described(self, names: Sequence[str]) -> dict[str, FoundTopic]:
+    def _topics(self, names: Sequence[str]) -> dict[str, Any]:
+        """The topics with these names that exist, without their settings."""
         answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
         described = {}
         for name in names:
@@ -329,6 +341,10 @@ class Administration:
             except KafkaException as error:
                 if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise _refused(f"topic {name!r} cannot be described", error) from error
+        return described
+
+    def _described(self, names: Sequence[str]) -> dict[str, FoundTopic]:
+        described = self._topics(names)
         configurations = self._configurations(described)
         found = {}
         for name, topic in described.items():

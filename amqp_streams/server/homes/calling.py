@@ -9,12 +9,13 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from random import uniform
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from amqp_streams.homes.messages import Answer, Report
+from amqp_streams.homes.messages import Answer, Asked, Outcome, Report
 from amqp_streams.homes.protocol.dialogue import Role
+from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.server.homes.peer_connection import MakeDialogue, Message, PeerConnection, not_secure
 from service_parts.networks import is_this_machine
 from service_parts.settings.listeners import Listener as Address
@@ -35,6 +36,22 @@ REASONS_MAX: Final = 8
 log = structlog.get_logger("amqp_streams.server")
 
 
+class Questions(Protocol):
+    """What becomes of the questions of this node: see `Asking`."""
+
+    def sent(self, number: int) -> None:
+        """The question was given to the connection."""
+
+    def answered(self, address: str, result: Outcome) -> None:
+        """The node at this address has answered."""
+
+    def lost(self, address: str, number: int) -> None:
+        """The connection on which the question was sent has ended."""
+
+    def not_taken(self, address: str, number: int) -> None:
+        """The node at this address takes no questions."""
+
+
 class Call:
     """`context`: the TLS context for the next connection; None: without TLS."""
 
@@ -45,6 +62,8 @@ class Call:
         context: Callable[[], ssl.SSLContext | None],
         make_dialogue: MakeDialogue,
         on_answer: Callable[[Answer], None],
+        questions: Questions,
+        unfinished: Unfinished,
     ) -> None:
         self.address: Final = address
         self.problem: str | None = None
@@ -55,9 +74,15 @@ class Call:
         self._context: Final = context
         self._make_dialogue: Final = make_dialogue
         self._on_answer: Final = on_answer
+        self._questions: Final = questions
+        self._unfinished: Final = unfinished
         self._loop: Final = asyncio.get_running_loop()
         self.used_at = self._loop.time()
         self._waiting: Final[dict[int, Report]] = {}
+        self._asked: Final[dict[int, Asked]] = {}
+        """Questions that wait for the connection, by number."""
+        self._sent: set[int] = set()
+        """The numbers of those that were sent on it and are not answered."""
         self._connection: PeerConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._opened_at = 0.0
@@ -67,6 +92,11 @@ class Call:
         self._reached = False
         """Whether the last log line says that the node was reached."""
         self._closed = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the node is connected, and has proved that it is one."""
+        return self._connection is not None and self._connection.open
 
     @property
     def unused(self) -> bool:
@@ -87,6 +117,30 @@ class Call:
         self._waiting[report.bucket] = report
         self._connect()
 
+    def ask(self, asked: Asked) -> None:
+        """Ask a question, when the node is reached."""
+        self.used_at = self._loop.time()
+        self._asked[asked.number] = asked
+        if self._connection is not None and self._connection.open:
+            self._ask(self._connection)
+        else:
+            self._connect()
+
+    def forget(self, number: int) -> None:
+        """The answer is not needed any more."""
+        self._asked.pop(number, None)
+        self._sent.discard(number)
+
+    def _ask(self, connection: PeerConnection) -> None:
+        while self._asked:
+            number, asked = self._asked.popitem()
+            if connection.takes_changes:
+                self._sent.add(number)
+                self._questions.sent(number)
+                connection.say(asked)
+            else:
+                self._questions.not_taken(self.address, number)
+
     def tick(self, elapsed_s: float) -> None:
         """Called several times a second."""
         if self._connection is not None:
@@ -95,13 +149,14 @@ class Call:
                 self._pause_s = RETRY_S
                 self._said.clear()
                 self._note_reached(self._connection)
-        elif self._waiting:
+        elif self._waiting or self._asked:
             self._connect()
 
     def stop(self) -> None:
         """End the connection."""
         self._closed = True
         self._waiting.clear()
+        self._asked.clear()
         if self._connection is not None:
             self._connection.abort()
         if self._task is not None:
@@ -126,6 +181,7 @@ class Call:
             Role.CALLER,
             self._make_dialogue,
             secure=(context := self._context()) is not None,
+            unfinished=self._unfinished,
             on_open=self._opened,
             on_message=self._took,
             on_end=self._ended,
@@ -157,6 +213,7 @@ class Call:
         for report in self._waiting.values():
             connection.post(report)
         self._waiting.clear()
+        self._ask(connection)
 
     def _note_reached(self, connection: PeerConnection) -> None:
         self.problem = None
@@ -165,13 +222,20 @@ class Call:
             log.info("node_reached", address=self.address, process=connection.process)
 
     def _took(self, _connection: PeerConnection, message: Message) -> None:
-        assert isinstance(message, Answer), "the connection of a caller reads answers only"
+        if isinstance(message, Outcome):
+            self._sent.discard(message.number)
+            self._questions.answered(self.address, message)
+            return
+        assert isinstance(message, Answer), "the connection of a caller reads answers and outcomes only"
         self._on_answer(message)
 
     def _ended(self, connection: PeerConnection, reason: Exception) -> None:
         if self._connection is not connection:
             return
         opened_at, self._connection, self._opened_at = self._opened_at, None, 0.0
+        sent, self._sent = self._sent, set()
+        for number in sent:
+            self._questions.lost(self.address, number)
         if self._closed:
             return
         if opened_at and self._loop.time() - opened_at > STEADY_S and isinstance(reason, OSError):

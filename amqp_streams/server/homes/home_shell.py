@@ -6,7 +6,7 @@ answers go to `on_reply`: how they travel between nodes is not decided here.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Final, assert_never
 
@@ -23,7 +23,9 @@ from amqp_streams.kafka.sharing import producing
 from amqp_streams.kafka.sharing.followed import Changes
 from amqp_streams.kafka.sharing.following import StateFollower
 from amqp_streams.kafka.sharing.member import Member, Request
+from amqp_streams.kafka.sharing.refreshing import Refreshing
 from amqp_streams.kafka.sharing.transactions import Transactions
+from amqp_streams.node.writes import Wait
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
 from amqp_streams.streams.groups.ownership import Ownership
@@ -96,6 +98,14 @@ class HomeShell:
             on_changes=self._changed,
             on_lost=self._states_lost,
         )
+        self._refreshing: Final = Refreshing(
+            administration,
+            found.name,
+            found.settings.partitions,
+            lambda bucket: self._follower.states.buckets[bucket].position,
+            loop_call=loop_call,
+            boot_ms=boot_ms,
+        )
         self._member: Final = Member(
             options.connection,
             found.name,
@@ -141,6 +151,23 @@ class HomeShell:
         """See `Here.serving`."""
         return self.home.serving(bucket)
 
+    def deciding(self, bucket: int) -> Serving | None:
+        """See `Here.deciding`."""
+        return self.home.deciding(bucket)
+
+    def refreshed(self) -> Generator[Wait, None, None]:
+        """Let this node read all that homes have written up to now.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        wait = Wait()
+        self._refreshing.ask(lambda failure: wait.ended(failure, 0))
+        if not wait.over:
+            yield wait
+        if wait.failure is not None:
+            raise wait.failure
+
     def report(self, report: Report) -> None:
         """A node reports to a home that is here."""
         self.home.report(report, self._boot_ms())
@@ -149,6 +176,7 @@ class HomeShell:
     def tick(self) -> None:
         """Called each `TICK_S`."""
         self._follower.tick()
+        self._refreshing.tick()
         self.home.tick(self._boot_ms(), self._wall_ms())
         # A home that left late, after the group had given the bucket back to this node.
         if not self._stopping and not self._requests and self._owned - self.home.buckets.keys():

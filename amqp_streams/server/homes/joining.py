@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -20,20 +20,27 @@ from amqp_streams import names
 from amqp_streams.errors import ConfigError, StorageError
 from amqp_streams.homes.bucket import Reply
 from amqp_streams.homes.buckets import BUCKETS
+from amqp_streams.homes.changing.asking import Asking
+from amqp_streams.homes.changing.subscriptions import HomedSubscriptions
+from amqp_streams.homes.changing.sweeping import Sweeping
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.kept import KeptRequests
 from amqp_streams.homes.leases import Times
-from amqp_streams.homes.messages import Answer, Identity, Report
+from amqp_streams.homes.messages import Answer, Asked, Identity, Outcome, Report
+from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.reporting import Reporting
 from amqp_streams.kafka.brokers.administration import FoundTopic
 from amqp_streams.kafka.sharing.state_topic import find_or_create
 from amqp_streams.kafka.store import KafkaStore
 from amqp_streams.peering_settings import PeeringSettings
+from amqp_streams.server.homes.answering import Answering
+from amqp_streams.server.homes.figures import change_figures, home_figures
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.server.homes.link_shell import LinkShell
 from amqp_streams.server.homes.peering import Peers
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import Store, StoredLog
+from amqp_streams.storage.questions import Figure
 
 QUIET_S: Final = 1.0
 """How long a node that stops waits for homes to confirm the ends of its links."""
@@ -91,23 +98,30 @@ class Homes:
         self._failure: tuple[str, ...] = ()
         self._told: tuple[str, ...] = ()
         cluster = store.administration.cluster or ""
-        self._peers: Final = Peers(
+        self._asking: Final = Asking(self.process, _Ways(self))
+        self.peers: Final = Peers(
             Identity(self.process, cluster, store.options.names.prefix),
             settings,
             on_report=self._report,
             on_answer=self._answer,
+            on_asked=self._asked,
+            questions=self._asking,
         )
         self._times: Final = Times()
+        self.reporting: Final = Reporting(self.process, self._times)
         self._links: Final = LinkShell(
-            Reporting(self.process, self._times),
+            self.reporting,
             service,
             process=self.process,
             boot_ms=boot_ms,
             soon=self._loop.call_soon,
-            send=self._peers.send_report,
+            send=self.peers.send_report,
         )
         self._shell: HomeShell
         self._requests: KeptRequests
+        self._answering: Answering
+        self._sweeping: Sweeping
+        self._describing: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
@@ -116,11 +130,11 @@ class Homes:
         Raises:
             ConfigError: a file cannot be used, or the address cannot be bound.
         """
-        await self._peers.open()
+        await self.peers.open()
         service, store, settings = self._service, self._store, self._service.settings
         home = Home(
             self.process,
-            self._peers.address,
+            self.peers.address,
             self._log_of,
             settings=settings.groups,
             limits=settings.limits,
@@ -140,39 +154,61 @@ class Homes:
         )
         service.node.homed.decider = service.leases = self._links
         self._requests = requests = KeptRequests(
-            store.logs, self._shell, service.node.homed.links, settings.groups, settings.limits
+            store.logs,
+            self._shell,
+            service.node.homed.links,
+            settings=settings.groups,
+            limits=settings.limits,
+            asking=self._asking,
+            now_ms=boot_ms,
+            refreshed=self._shell.refreshed,
         )
+        service.node.subscriptions.elsewhere = HomedSubscriptions(
+            store.logs, self._shell, requests.changes, self._shell.refreshed, service.effects.soon
+        )
+        self._sweeping = Sweeping(self._shell, self._log_of, self._times)
+        self._answering = Answering(requests.changes.carry_out, service.turns)
         service.node.homed.figures = requests.figures
         service.node.types |= {
             names.GROUP_TYPE: requests.groups(),
             names.CURSOR_TYPE: requests.cursors(),
         }
+        service.home_figures = self._figures
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def _figures(self) -> Iterator[Figure]:
+        yield from home_figures(self._shell.home, self._times, boot_ms())
+        yield from self.peers.figures()
+        yield from change_figures(self._asking, self._answering, self._sweeping)
+
+    def decides(self, bucket: int) -> bool:
+        """Whether the home of a bucket is here, and decides now."""
+        return self._shell.deciding(bucket) is not None
 
     @property
     def address(self) -> str:
         """Where other nodes reach this node."""
-        return self._peers.address
+        return self.peers.address
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps links in groups, with epochs or with cursors from being served, in words."""
-        return (*self._failure, *self._shell.problems, *self._peers.problems)
+        return (*self._failure, *self._shell.problems, *self.peers.problems)
 
     def reload(self) -> bool:
         """See `Peers.reload`."""
-        return self._peers.reload()
+        return self.peers.reload()
 
     async def stop(self) -> None:
         """The links of this node have ended: write their last positions, leave all buckets and the group."""
         self._stopping = True
-        self._peers.stop()
+        self.peers.stop()
         self._links.stop()
         # First the homes take the last positions. Without an answer, they take the links for lost later.
         await _wait(self._quiet, QUIET_S)
         self._shell.stop()
         await _wait(self._left, LEFT_S)
-        await self._peers.close()
+        await self.peers.close()
 
     def close(self) -> None:
         """End the threads, when nothing else is served."""
@@ -188,15 +224,21 @@ class Homes:
     def _answer(self, answer: Answer) -> None:
         self._links.answer(answer)
 
+    def _asked(self, process: str, asked: Asked, answer: Callable[[Outcome], None]) -> None:
+        self._answering.begin(process, asked, answer)
+
     def _reply(self, reply: Reply) -> None:
-        self._peers.send_answer(reply.node, reply.answer)
+        self.peers.send_answer(reply.node, reply.answer)
 
     def _tick(self) -> None:
         # First, so that a failure cannot end the regular work.
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         try:
-            for step in (self._shell.tick, self._links.tick, self._peers.tick, self._requests.tick):
+            for step in (self._shell.tick, self._links.tick, self.peers.tick, self._requests.changes.tick):
                 step()
+            self._asking.tick(boot_ms())
+            if self._sweeping.tick(boot_ms()) and not self._stopping:
+                self._describing = self._loop.create_task(self._describe())
         except Exception as error:
             if not self._failure:
                 log.exception("homes_failed")
@@ -206,6 +248,16 @@ class Homes:
         if self._stopping and not self._links.busy:
             self._quiet.set()
         self._tell()
+
+    async def _describe(self) -> None:
+        """Let the sweeping know which topics exist. It is away for as long as Kafka is."""
+        try:
+            ids = await asyncio.to_thread(self._store.administration.ids)
+        except StorageError as error:
+            log.info("topics_not_described", reason=str(error))
+            self._sweeping.described(None, boot_ms())
+        else:
+            self._sweeping.described(ids, boot_ms())
 
     def _tell(self) -> None:
         """Log problems when they begin, and when none is left."""
@@ -224,6 +276,28 @@ class Homes:
         # A loop that is closed needs no results any more.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+class _Ways:
+    """How questions reach other homes: see `Ways`."""
+
+    def __init__(self, homes: Homes) -> None:
+        self._homes: Final = homes
+
+    def record(self, bucket: int) -> HomeRecord | None:
+        return self._homes.reporting.record(bucket)
+
+    def is_here(self, bucket: int) -> bool:
+        return self._homes.decides(bucket)
+
+    def ask(self, address: str, asked: Asked) -> bool:
+        return self._homes.peers.ask(address, asked)
+
+    def forget(self, address: str, number: int) -> None:
+        self._homes.peers.forget(address, number)
+
+    def problem(self, address: str) -> str | None:
+        return self._homes.peers.problem(address)
 
 
 async def _wait(event: asyncio.Event, within_s: float) -> None:

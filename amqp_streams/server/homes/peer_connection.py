@@ -1,21 +1,24 @@
 """[io] One connection between nodes, on either side: frames in, the newest message of each bucket out.
 
 Laws: one frame is read or written in an iteration of the loop, so that a large message delays no other work.
-What waits to be sent is bounded: the buffer of the socket, the parts of one message, and one message for each
-bucket. A connection ends when the other node does not prove that it is one, sends what does not follow the
-protocol, is silent, or does not read. The callbacks are called from the loop, `on_end` exactly once.
+What waits to be sent is bounded: the buffer of the socket, the parts of one message, one message for each
+bucket, and `SAID_MAX` changes or outcomes, which are sent once and in their order. A connection ends when the
+other node does not prove that it is one, sends what does not follow the protocol, is silent, or does not
+read. The callbacks are called from the loop, `on_end` exactly once.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 import structlog
 
-from amqp_streams.homes.messages import Answer, Report
-from amqp_streams.homes.protocol import answers, frames, reports
-from amqp_streams.homes.protocol.dialogue import Dialogue, RefusedError, Role, refused
+from amqp_streams.homes.messages import Answer, Asked, Outcome, Report
+from amqp_streams.homes.protocol import answers, changes, frames, reports
+from amqp_streams.homes.protocol.dialogue import CHANGES, Dialogue, RefusedError, Role, refused
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, Frame, FrameError, Kind, Splitter
+from amqp_streams.homes.protocol.parts import Unfinished
 from service_parts.networks import format_address, is_loopback
 
 HELLO_S: Final = 5.0
@@ -31,10 +34,14 @@ FRAMES_A_SECOND: Final = 1000
 BYTES_A_SECOND: Final = 16 << 20
 UNSENT_BYTES_MAX: Final = 64 << 10
 """While more than this waits in the buffer of the socket, nothing is added to it."""
+SAID_MAX: Final = 64
+"""Changes or outcomes that wait. A node that asks for more without reading the outcomes is cut."""
 
 log = structlog.get_logger("amqp_streams.server")
 
-Message = Report | Answer
+State = Report | Answer
+"""The newest one of a bucket counts."""
+Message = State | Asked | Outcome
 MakeDialogue = Callable[[bytes], Dialogue]
 """`certificate`: of the other node, in DER; empty without TLS."""
 
@@ -42,8 +49,11 @@ MakeDialogue = Callable[[bytes], Dialogue]
 class PeerConnection(asyncio.Protocol):
     """`secure`: it uses TLS; without it, the other node must have a loopback address.
 
-    `on_open`: both nodes have proved. `on_message`: a report came (at the called node), or an answer (at the
-    caller). `on_end`: why it ended, and whether the other node was refused, or refused this one.
+    `unfinished`: the messages of all connections in this direction of which parts are missing.
+
+    `on_open`: both nodes have proved. `on_message`: a report or a change came (at the called node), or an
+    answer or an outcome (at the caller). `on_end`: why it ended, and whether the other node was refused, or
+    refused this one.
     """
 
     def __init__(
@@ -52,6 +62,7 @@ class PeerConnection(asyncio.Protocol):
         make_dialogue: MakeDialogue,
         *,
         secure: bool,
+        unfinished: Unfinished,
         on_open: Callable[["PeerConnection"], None],
         on_message: Callable[["PeerConnection", Message], None],
         on_end: Callable[["PeerConnection", Exception], None],
@@ -72,13 +83,14 @@ class PeerConnection(asyncio.Protocol):
         self._reason: Exception | None = None
         """Why this side ends the connection."""
         self._splitter: Final = Splitter()
-        self._reports: Final = reports.Reports()
-        self._answers: Final = answers.Answers()
+        self._reports: Final = reports.Reports(unfinished)
+        self._answers: Final = answers.Answers(unfinished)
         self._reading: asyncio.Handle | None = None
         """The next iteration that reads; the socket is not read until then."""
         self._second = 0.0
         self._frames = self._bytes = 0
-        self._waiting: Final[dict[int, Message]] = {}
+        self._waiting: Final[dict[int, State]] = {}
+        self._said: Final[deque[tuple[Kind, bytes]]] = deque()
         self._bodies: Iterator[bytes] | None = None
         """The rest of the message that is being sent."""
         self._kind = Kind.REPORT if role is Role.CALLER else Kind.ANSWER
@@ -94,7 +106,26 @@ class PeerConnection(asyncio.Protocol):
         """How many messages wait, without the one that is being sent."""
         return len(self._waiting)
 
-    def post(self, message: Message) -> None:
+    @property
+    def takes_changes(self) -> bool:
+        """Whether the other node, which has proved, takes changes: earlier versions do not."""
+        return self._dialogue is not None and CHANGES in self._dialogue.takes
+
+    def say(self, message: Asked | Outcome) -> None:
+        """Send a change or an outcome soon."""
+        if self._reason is not None:
+            return
+        if len(self._said) >= SAID_MAX:
+            self.end(ConnectionError("the other node does not read the outcomes of the changes it asks for"))
+            return
+        self._said.append(
+            (Kind.ASKED, changes.asked_body(message))
+            if isinstance(message, Asked)
+            else (Kind.OUTCOME, changes.outcome_body(message))
+        )
+        self._write_soon()
+
+    def post(self, message: State) -> None:
         """Send a message soon. It replaces one of the same bucket that waits."""
         if self._reason is None:
             self._waiting[message.bucket] = message
@@ -107,6 +138,7 @@ class PeerConnection(asyncio.Protocol):
         self._reason = reason
         self.open = False
         self._waiting.clear()
+        self._said.clear()
         self._bodies = None
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -196,6 +228,9 @@ class PeerConnection(asyncio.Protocol):
         reason, self._reason = self._reason or lost, self._reason or lost
         self.open = False
         self._waiting.clear()
+        self._said.clear()
+        self._reports.give_up()
+        self._answers.give_up()
         self._on_end(self, reason)
 
     # -- reading
@@ -236,8 +271,8 @@ class PeerConnection(asyncio.Protocol):
         elif frame.kind == Kind.REFUSED or (frame.kind in {Kind.HELLO, Kind.PROOF}):
             message = f"a frame {Kind(frame.kind).name.lower()} cannot come after both nodes have proved"
             raise FrameError(message)
-        elif frame.kind in {Kind.REPORT, Kind.ANSWER}:
-            self._take_part(frame)
+        elif frame.kind in set(Kind) - {Kind.BEAT}:
+            self._take_message(frame)
 
     def _introduce(self, frame: Frame) -> None:
         dialogue = self._dialogue
@@ -250,18 +285,26 @@ class PeerConnection(asyncio.Protocol):
             self._on_open(self)
             self._write_soon()
 
-    def _take_part(self, frame: Frame) -> None:
-        if frame.kind == self._kind:
-            message = f"a frame {self._kind.name.lower()} cannot come from the other side"
-            raise FrameError(message)
+    def _take_message(self, frame: Frame) -> None:
         taken: Message | None
-        if self._role is Role.CALLED:
-            taken = report = self._reports.take(frame.body)
-            if report is not None and report.node != self.process:
-                message = "report.node must be the process that sent the report"
+        match frame.kind:
+            case Kind.REPORT if self._role is Role.CALLED:
+                taken = report = self._reports.take(frame.body)
+                if report is not None and report.node != self.process:
+                    message = "report.node must be the process that sent the report"
+                    raise FrameError(message)
+            case Kind.ASKED if self._role is Role.CALLED:
+                taken = changes.asked_of(frame.body)
+                if isinstance(taken, Outcome):
+                    self.say(taken)
+                    return
+            case Kind.ANSWER if self._role is Role.CALLER:
+                taken = self._answers.take(frame.body)
+            case Kind.OUTCOME if self._role is Role.CALLER:
+                taken = changes.outcome_of(frame.body)
+            case kind:
+                message = f"a frame {Kind(kind).name.lower()} cannot come from the other side"
                 raise FrameError(message)
-        else:
-            taken = self._answers.take(frame.body)
         if taken is not None:
             self._on_message(self, taken)
 
@@ -274,13 +317,18 @@ class PeerConnection(asyncio.Protocol):
             self._quiet_s = 0.0
 
     def _write_soon(self) -> None:
-        if self.open and not self._full and self._writing is None and (self._waiting or self._bodies):
+        waits = self._said or self._waiting or self._bodies
+        if self.open and not self._full and self._writing is None and waits:
             self._writing = self._loop.call_soon(self._write)
 
     def _write(self) -> None:
         """Send the next part."""
         self._writing = None
         if not self.open or self._full:
+            return
+        if self._said:
+            self._send(frames.encoded(*self._said.popleft()))
+            self._write_soon()
             return
         if self._bodies is None and self._waiting:
             # The one that waits longest.

@@ -17,17 +17,21 @@ from typing import Final, cast
 import structlog
 
 from amqp_streams.errors import ConfigError
-from amqp_streams.homes.messages import Answer, Identity, Report
+from amqp_streams.homes.messages import Answer, Asked, Identity, Outcome, Report
+from amqp_streams.homes.protocol import answers, reports
 from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, RefusedError, Role
 from amqp_streams.homes.protocol.frames import FrameError
+from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.homes.serving import NODES_MAX
 from amqp_streams.peering_settings import PeeringSettings
-from amqp_streams.server.homes.calling import Call, words
+from amqp_streams.server.homes.calling import Call, Questions, words
 from amqp_streams.server.homes.credentials import load
+from amqp_streams.server.homes.figures import peer_figures
 from amqp_streams.server.homes.peer_connection import HELLO_S, Message, PeerConnection
 from amqp_streams.server.homes.refusals import Refusals
 from amqp_streams.server.limits.logins import peer_network
 from amqp_streams.server.listening.sockets import Acceptor, Admission, bind
+from amqp_streams.storage.questions import Figure
 from service_parts.networks import format_address
 
 TICK_S: Final = 0.05
@@ -63,7 +67,8 @@ class Peers:
 
     `on_report`: a node reports to a home that is here. `on_answer`: a home answers a report of this node.
     Both are called in a later iteration of the loop, also for messages of this node to itself, which use no
-    socket.
+    socket. `on_asked`: another process asks for a change, and gets the outcome by the function. `questions`:
+    learns what becomes of the changes that this node asks for.
     """
 
     def __init__(
@@ -73,11 +78,18 @@ class Peers:
         *,
         on_report: Callable[[Report], None],
         on_answer: Callable[[Answer], None],
+        on_asked: Callable[[str, Asked, Callable[[Outcome], None]], None],
+        questions: Questions,
     ) -> None:
         self._me: Final = me
         self._settings: Final = settings
         self._on_report: Final = on_report
         self._on_answer: Final = on_answer
+        self._on_asked: Final = on_asked
+        self._questions: Final = questions
+        self.reports: Final = Unfinished(reports.UNFINISHED_BYTES_MAX)
+        """The reports of other nodes of which parts are missing."""
+        self.answers: Final = Unfinished(answers.UNFINISHED_BYTES_MAX)
         self._credentials = load(settings)
         self._address = ""
         self._acceptors: Final[list[Acceptor]] = []
@@ -138,6 +150,11 @@ class Peers:
         """Which nodes were refused in the last minute, in words. Any program on the network can be one."""
         return self._refusals.lately(asyncio.get_running_loop().time())
 
+    def figures(self) -> Iterator[Figure]:
+        """For operators."""
+        reached = sum(each.open for each in self._calls.values())
+        return peer_figures(len(self._nodes), reached, self.reports, self.answers)
+
     def send_report(self, address: str, report: Report, home: str = "") -> None:
         """Send a report of this node to the home at this address. `home`: the id of its process, if known."""
         if self._closed:
@@ -148,12 +165,33 @@ class Peers:
                 return
             asyncio.get_running_loop().call_soon(self._deliver_report, report)
             return
+        self._call(address).send(report)
+
+    def ask(self, address: str, asked: Asked) -> bool:
+        """Ask the home at this address for a change. Returns False if the address is this node's own."""
+        if self._closed or address == self._address:
+            return False
+        self._call(address).ask(asked)
+        return True
+
+    def forget(self, address: str, number: int) -> None:
+        """The outcome of a change is not needed any more."""
+        call = self._calls.get(address)
+        if call is not None:
+            call.forget(number)
+
+    def problem(self, address: str) -> str | None:
+        """Why the node at this address is not reached, if it is not."""
+        call = self._calls.get(address)
+        return None if call is None else call.problem
+
+    def _call(self, address: str) -> Call:
         call = self._calls.pop(address, None)
         if call is None:
             call = self._new_call(address)
         # The last in order is the one that was used last.
         self._calls[address] = call
-        call.send(report)
+        return call
 
     def send_answer(self, process: str, answer: Answer) -> None:
         """Send the answer of a home that is here to the process that reported."""
@@ -235,6 +273,8 @@ class Peers:
             context=lambda: self._credentials.calling,
             make_dialogue=partial(self._dialogue, Role.CALLER),
             on_answer=self._deliver_answer,
+            questions=self._questions,
+            unfinished=self.answers,
         )
 
     def _end_call(self, address: str) -> None:
@@ -253,6 +293,7 @@ class Peers:
             # Its own certificate, whatever the caller presents.
             lambda _certificate: self._dialogue(Role.CALLED, self._credentials.certificate),
             secure=self._settings.tls,
+            unfinished=self.reports,
             on_open=self._opened,
             on_message=self._took,
             on_end=self._ended,
@@ -291,7 +332,11 @@ class Peers:
             before.end(ConnectionError("the node has connected again"))
 
     def _took(self, connection: PeerConnection, message: Message) -> None:
-        assert isinstance(message, Report), "the connection of a called node reads reports only"
+        if isinstance(message, Asked):
+            if not self._closed:
+                self._on_asked(connection.process, message, connection.say)
+            return
+        assert isinstance(message, Report), "the connection of a called node reads reports and changes only"
         if not self._deliver_report(message):
             connection.end(ConnectionError("the report could not be processed"))
 

@@ -21,6 +21,10 @@ def request(**given: Any) -> AttachRequest:
         ({"properties": {names.CONSUMER_GROUP: "g"}}, "consumer groups"),
         ({"properties": {names.EPOCH: ULong(1)}}, "epochs of consumers"),
         ({"durable": True}, "durable subscriptions"),
+        (
+            {"address": None, "no_source": True},
+            "receivers without a source, which end a durable subscription,",
+        ),
     ],
 )
 def test_what_a_home_must_decide_is_refused_without_homes(given: dict[str, Any], words: str) -> None:
@@ -35,7 +39,6 @@ def test_what_a_home_must_decide_is_refused_without_homes(given: dict[str, Any],
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"address": None, "no_source": True}, "receivers without a source"),
         ({"consumer": False, "properties": {names.PRODUCER_ID: "p"}}, "idempotent producers"),
         (
             {"consumer": False, "capabilities": frozenset({names.CAPABILITY_IDEMPOTENT_PRODUCER})},

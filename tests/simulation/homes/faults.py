@@ -152,7 +152,7 @@ def answer_of_an_earlier_term_accepted() -> Plant:
 def no_wait_for_an_evicted_owner() -> Plant:
     def make(original: Any) -> Any:
         def ready(self: Serving, claimant: Claimant) -> None:
-            self._barriers.clear()
+            self._barriers._until.clear()
             original(self, claimant)
 
         return ready

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from amqp_streams.homes.protocol.fields import Fields, Json
 from amqp_streams.homes.protocol.frames import FrameError
-from amqp_streams.homes.protocol.parts import PART_BYTES, Parts, parts_of
+from amqp_streams.homes.protocol.parts import PART_BYTES, Parts, Unfinished, parts_of
 
 HEAD: Json = {"number": 7}
 
@@ -70,3 +70,45 @@ def test_a_message_without_an_end_is_refused_at_the_limit() -> None:
         take(parts, body(part))
     with pytest.raises(FrameError, match="report has more than"):
         take(parts, body(10))
+
+
+def test_all_unfinished_messages_together_are_bounded_and_the_oldest_is_given_up() -> None:
+    size = len(body(0))
+    unfinished = Unfinished(10 * size)
+    liars: list[Parts[str]] = [Parts("report", 1 << 20, unfinished) for _ in range(10)]
+    for liar in liars:
+        take(liar, body(0))
+    good: Parts[str] = Parts("report", 1 << 20, unfinished)
+    assert take(good, body(0)) is None
+    assert (unfinished.bytes, unfinished.given_up) == (10 * size, 1)
+    for part in range(1, 6):
+        assert take(good, body(part)) is None
+    assert take(good, body(6, more=False)) == tuple(map(str, range(7)))
+    assert unfinished.bytes == (10 - unfinished.given_up) * size
+    # What was given up is not an error: its node knows nothing of it, and its next message counts.
+    assert take(liars[0], body(1)) is None
+    assert take(liars[0], body(2, more=False)) is None
+    assert take(liars[0], body(0, more=False)) == ("0",)
+    for liar in liars:
+        liar.give_up()
+    assert unfinished.bytes == 0
+
+
+def test_a_message_that_is_larger_than_the_bound_of_all_is_given_up_alone() -> None:
+    unfinished = Unfinished(3 * len(body(0)))
+    parts: Parts[str] = Parts("report", 1 << 20, unfinished)
+    for part in range(5):
+        assert take(parts, body(part)) is None
+    assert take(parts, body(5, more=False)) is None
+    assert (unfinished.bytes, unfinished.given_up) == (0, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
+def test_the_bytes_are_those_of_what_is_unfinished(steps: list[tuple[int, bool]]) -> None:
+    unfinished = Unfinished(1 << 20)
+    all_parts: list[Parts[str]] = [Parts("report", 1 << 20, unfinished) for _ in range(4)]
+    following = [0] * 4
+    for which, more in steps:
+        take(all_parts[which], body(following[which], more=more))
+        following[which] = following[which] + 1 if more else 0
+    assert unfinished.bytes == sum(len(body(part)) for count in following for part in range(count))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from amqp_streams.homes.messages import Answer, Identity, Report, Reported
+from amqp_streams.homes.messages import Answer, Asked, Change, Identity, Outcome, Report, Reported
 from amqp_streams.homes.protocol import frames
 from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, Role
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, Frame, Splitter
@@ -46,15 +46,58 @@ async def until(condition: Callable[[], object], tick: Callable[[], None] = lamb
             await asyncio.sleep(0.002)
 
 
+def asked(number: int = 1, group: str = "g") -> Asked:
+    kept = frozenset({"manage", "receive"})
+    return Asked(
+        number, 0, Change.REMOVE, "consumer-group", "log", group, None, None, "user", kept, ((0, 7), (1, 8))
+    )
+
+
+class Heard:
+    """What becomes of the questions of a node."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[tuple[str, int, object]] = []
+
+    def of(self, what: str) -> list[tuple[int, object]]:
+        return [(number, more) for kind, number, more in self.outcomes if kind == what]
+
+    def sent(self, number: int) -> None:
+        self.outcomes.append(("sent", number, None))
+
+    def answered(self, address: str, result: Outcome) -> None:
+        self.outcomes.append(("answered", result.number, result))
+
+    def lost(self, address: str, number: int) -> None:
+        self.outcomes.append(("lost", number, address))
+
+    def not_taken(self, address: str, number: int) -> None:
+        self.outcomes.append(("not taken", number, address))
+
+
 class Node:
-    """A node: what it heard, and a home that answers each report."""
+    """A node: what it heard, and a home that answers each report, and each change unless it is `mute`."""
 
     def __init__(self, me: Identity, settings: PeeringSettings) -> None:
         self.reports: list[Report] = []
         self.answers: list[Answer] = []
+        self.asked: list[tuple[str, Asked]] = []
+        self.heard = Heard()
         self.me = me
-        self.fails = False
-        self.peers = Peers(me, settings, on_report=self._reported, on_answer=self.answers.append)
+        self.fails = self.mute = False
+        self.peers = Peers(
+            me,
+            settings,
+            on_report=self._reported,
+            on_answer=self.answers.append,
+            on_asked=self._asked,
+            questions=self.heard,
+        )
+
+    def _asked(self, process: str, asked: Asked, answer: Callable[[Outcome], None]) -> None:
+        self.asked.append((process, asked))
+        if not self.mute:
+            answer(Outcome(asked.number, 200, "moved", "{}"))
 
     def _reported(self, report: Report) -> None:
         if self.fails:

@@ -338,3 +338,27 @@ async def test_a_home_that_sends_the_proof_of_the_caller_back_is_refused(start: 
     assert seen == [str(refusal(b'{"reason":"%s"}' % Reason.SECRET.encode()))]
     server.close()
     await server.wait_closed()
+
+
+async def test_reports_that_are_never_finished_are_bounded_over_all_nodes(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "UNFINISHED_BYTES_MAX", 100_000)
+    home, other = await start("home"), await start("other")
+    liars = [await connect(home.peers.address) for _ in range(12)]
+    for number, liar in enumerate(liars):
+        await liar.prove(f"liar {number}")
+        parts = list(reports.parts(report(f"liar {number}", links=300)))
+        liar.send(bodies(Kind.REPORT, *parts[:-1]))
+    await until(lambda: home.peers.reports.given_up)
+    large = report("other", links=300)
+    other.peers.send_report(home.peers.address, large)
+    await until(lambda: other.answers)
+    assert home.reports == [large]
+    assert home.peers.reports.bytes <= 100_000
+    # A node whose report was given up is still connected, and its next report counts.
+    liars[0].send(bodies(Kind.REPORT, *reports.parts(report("liar 0", 2))))
+    await until(lambda: len(home.reports) == 2)
+    for liar in liars:
+        await liar.close()
+    await until(lambda: home.peers.reports.bytes == 0)

@@ -26,7 +26,7 @@ from amqp_streams.server.homes.peering import Peers
 from amqp_streams.streams.groups.claims import Claim, Wanted
 from amqp_streams.testing import MemoryStore
 from bench.products.kafka_cluster import Cluster
-from tests.amqp_streams.server.homes.joined import secret_file
+from tests.amqp_streams.server.homes.joined import Heard, secret_file
 
 BUCKETS = 2
 WAIT_S = 60.0
@@ -51,6 +51,8 @@ class Node:
             settings,
             on_report=self.report,
             on_answer=self.answer,
+            on_asked=lambda _process, _asked, _tell: None,
+            questions=Heard(),
         )
         self.shell: HomeShell
 
