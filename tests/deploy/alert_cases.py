@@ -153,6 +153,21 @@ def _of_kafka() -> Iterator[tuple[str, Case]]:
     yield "Throttles", one(node("kafka_broker_throttle_seconds", broker="1"), "0x40 1x70", ZEROS)
     yield "Timeouts", one(node("kafka_broker_request_timeouts_total", broker="1"), ONCE, LONG_AGO)
     yield "EventsWait", one(node("kafka_pending_events"), "0+100x120", "5000x120")
+    yield from _of_homes()
+
+
+def _of_homes() -> Iterator[tuple[str, Case]]:
+    homes = [node("home_buckets", bucket=str(number)) for number in range(16)]
+    all_here = dict.fromkeys(homes, "1x120")
+    moves = {homes[0]: "1x30 _ _ 1x90"}
+    yield "BucketWithoutHome", Case({**all_here, homes[0]: "1x50"}, {**all_here, **moves})
+    age, links = node("home_lease_age_seconds", bucket="3"), node("home_links", bucket="3")
+    yield (
+        "HomeNotConfirmed",
+        Case({age: "1x50 5+60x70", links: "2x120"}, {age: "1x50 5+60x70", links: "0x120"}),
+    )
+    yield "HomeLost", one(node("home_takeovers_total", after="loss"), ONCE, "7x120")
+    yield "HomeNotReached", one(node("home_requests_total", outcome="in doubt"), ONCE, LONG_AGO)
 
 
 def _of_gateways() -> Iterator[tuple[str, Case]]:

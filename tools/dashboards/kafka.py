@@ -179,6 +179,94 @@ _READING: Final = Row(
     ),
     closed=True,
 )
+_HOMES: Final = Row(
+    "Homes of groups and subscriptions",
+    (
+        Stat(
+            "Buckets without a home",
+            "Of 16. Consumer groups and subscriptions in such a bucket wait. Normal for some seconds after a "
+            "node was killed. Only with a section node.",
+            "none",
+            (Query(f"16 - count(count by (bucket) (amqp_streams_home_buckets{{{_NODE}}}))"),),
+            _GOOD_AT_0,
+        ),
+        Graph(
+            "Buckets, by node",
+            "The buckets whose home is the node.",
+            "short",
+            (Query(f"sum by (instance) (amqp_streams_home_buckets{{{_NODE}}})", "{{instance}}"),),
+        ),
+        Graph(
+            "Links, by home",
+            "Links in groups, and durable links, of all nodes, for which the node decides.",
+            "short",
+            (Query(f"sum by (instance) (amqp_streams_home_links{{{_NODE}}})", "{{instance}}"),),
+        ),
+        Graph(
+            "Groups and cursors, by home",
+            "Consumer groups and cursors for which the node decides.",
+            "short",
+            (
+                Query(f"sum by (instance) (amqp_streams_home_groups{{{_NODE}}})", "{{instance}} groups"),
+                Query(f"sum by (instance) (amqp_streams_home_cursors{{{_NODE}}})", "{{instance}} cursors"),
+            ),
+        ),
+        Graph(
+            "Decisions, by result",
+            "Links per second that were granted, and that were refused or ended.",
+            "ops",
+            (
+                Query(
+                    f"sum by (instance, result) (rate(amqp_streams_home_decisions_total{{{_NODE}}}{_RATE}))",
+                    "{{instance}} {{result}}",
+                ),
+            ),
+        ),
+        Graph(
+            "Time of a decision",
+            "Mean time until a link was granted: also the time for which it waited for a partition.",
+            "s",
+            (
+                Query(
+                    f"rate(amqp_streams_home_decision_seconds_total{{{_NODE}}}{_RATE}) / on (job, instance)"
+                    f' rate(amqp_streams_home_decisions_total{{{_NODE}, result="granted"}}{_RATE})',
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Graph(
+            "Age of the oldest lease",
+            "Of buckets with links. After 3 seconds their links pause.",
+            "s",
+            (
+                Query(
+                    f"max by (instance) (amqp_streams_home_lease_age_seconds{{{_NODE}}}"
+                    f" and on (job, instance, bucket) amqp_streams_home_links{{{_NODE}}} > 0)",
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Graph(
+            "Fences and takeovers",
+            "Buckets that the node fenced, and took over in order or after a loss, in the interval.",
+            "short",
+            (
+                Query(f"increase(amqp_streams_home_fences_total{{{_NODE}}}{_RATE})", "{{instance}} fences"),
+                Query(
+                    f"increase(amqp_streams_home_takeovers_total{{{_NODE}}}{_RATE})",
+                    "{{instance}} after {{after}}",
+                ),
+            ),
+        ),
+        Graph(
+            "Connections between nodes",
+            "Nodes that report to this one (in), and homes that it reports to (out).",
+            "short",
+            (Query(f"amqp_streams_home_peers{{{_NODE}}}", "{{instance}} {{direction}}"),),
+        ),
+    ),
+    closed=True,
+)
 KAFKA: Final = Dashboard(
     uid="amqp-streams-kafka",
     title="AMQP event streams: Kafka",
@@ -187,6 +275,6 @@ KAFKA: Final = Dashboard(
         Variable("instance", "Node", 'amqp_streams_kafka_pending_events{job="amqp-streams"}', "instance"),
         Variable("broker", "Broker", f"amqp_streams_kafka_broker_up{{{_NODE}}}", "broker"),
     ),
-    rows=(_OVERVIEW, _EVENTS, _BROKERS, _READING),
+    rows=(_OVERVIEW, _EVENTS, _BROKERS, _READING, _HOMES),
     others={"amqp-streams-node": "Nodes", "amqp-streams-gateway": "Gateways"},
 )
