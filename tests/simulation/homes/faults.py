@@ -70,7 +70,7 @@ def load_that_ends_before_open_transactions() -> Plant:
                 values.update({key: value for key, value in changes.items() if value is not None})
             self.home.loaded(bucket, attempt, values, self.boot_ms())
 
-        self._ask(partition.stable, then)
+        self.ask(partition.stable, then)
 
     return patch.object(Process, "_load", load)
 

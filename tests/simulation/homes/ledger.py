@@ -12,6 +12,7 @@ greater term than those before it, and nothing is committed under an earlier ter
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,9 @@ class Ledger:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.counts: Counter[str] = Counter()
+        self.on_removed: Callable[[str], object] = lambda _key: None
+        self.may_be_new: Callable[[str], bool] = lambda _cursor: False
+        """Whether a user may have removed this cursor since it was written last."""
         self.closes: list[tuple[float, Link]] = []
         self.cursors: dict[tuple[str, int], Settled] = {}
         self._links: dict[Slot, list[Link]] = {}
@@ -159,22 +163,38 @@ class Ledger:
         for changes in transaction.changes:
             for key, value in changes.items():
                 if value is None:
-                    continue
-                if key == KEY:
+                    self._removed(key)
+                elif key == KEY:
                     self._home(bucket, transaction.epoch, decoded(value))
                 elif key.startswith(EPOCH):
                     epoch = json.loads(value)["epoch"]
                     check("epoch", epoch >= self._epochs.get(key, 0), f"{key} falls to {epoch}")
                     self._epochs[key] = epoch
                 elif key.startswith(CURSOR):
-                    for index, position in json.loads(value)["next"].items():
-                        self._moved(key, int(index), position)
+                    self._written(key, json.loads(value)["next"])
         check(
             "fence",
             transaction.epoch >= self._transactions.get(bucket, 0),
             "an earlier producer has committed",
         )
         self._transactions[bucket] = transaction.epoch
+
+    def _removed(self, key: str) -> None:
+        """A user has removed a group, or its log is gone."""
+        self.counts["removed"] += 1
+        self.on_removed(key)
+        if key.startswith(EPOCH):
+            self._epochs.pop(key, None)
+            partition, _, group = key.removeprefix(EPOCH).partition("/")[2].partition("/")
+            self._told.pop((f"group {group}", int(partition)), None)
+        elif key.startswith(CURSOR):
+            for slot, links in self._links.items():
+                for link in links:
+                    sends = cursor_of(link) == key and link.may_send()
+                    check("change", not sends, f"{slot} is removed, and {link.process.id} may send")
+            for known in (self.cursors, self._stored, self._durable):
+                for spot in [each for each in known if each[0] == key]:
+                    del known[spot]
 
     def _home(self, bucket: int, epoch: int, record: HomeRecord) -> None:
         before = self._terms.get(bucket)
@@ -185,6 +205,15 @@ class Ledger:
             self.counts["homes"] += 1
         self.counts["let go"] += record.let_go
         self._terms[bucket] = record
+
+    def _written(self, cursor: str, positions: dict[str, int]) -> None:
+        known = {index: each.below for (name, index), each in self.cursors.items() if name == cursor}
+        beyond = any(positions.get(str(index), below + 1) > below for index, below in known.items())
+        if beyond and self.may_be_new(cursor):
+            # Removed and created in one transaction.
+            self._removed(cursor)
+        for index, position in positions.items():
+            self._moved(cursor, int(index), position)
 
     def _moved(self, cursor: str, index: int, position: int) -> None:
         known = self.cursors.setdefault((cursor, index), Settled(position))

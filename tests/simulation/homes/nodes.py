@@ -18,6 +18,7 @@ from amqp_streams.streams.consuming.tracker import Tracker
 from amqp_streams.streams.groups.claims import Wanted
 from tests.simulation.homes.kafka import Changes
 from tests.simulation.homes.machines import Consumer, Link, Machine
+from tests.simulation.homes.operators import Operating
 
 if TYPE_CHECKING:
     from tests.simulation.homes.world import World
@@ -52,6 +53,9 @@ class Process:
         self.links: dict[int, Link] = {}
         self.home = Home(self.id, machine.name, world.log_of, settings=SETTINGS, limits=LIMITS, times=TIMES)
         self.reporting = Reporting(self.id, TIMES)
+        self.older = machine.name in world.older
+        """Of an earlier version, which takes no questions of other nodes."""
+        self.operating = Operating(self) if world.operates else None
         self._epochs: dict[tuple[int, int], int] = {}
         self._followed = [0] * len(world.kafka.partitions)
         self.do(self._join)
@@ -139,6 +143,8 @@ class Process:
         now_ms = self.boot_ms()
         self.home.tick(now_ms, int(self.world.schedule.now))
         self.reporting.tick(now_ms)
+        if self.operating is not None:
+            self.operating.tick()
 
     def _follow(self) -> None:
         world = self.world
@@ -167,13 +173,13 @@ class Process:
                 self.world.kafka.group.join(self.id)
             return True
 
-        self._ask(join, joined)
+        self.ask(join, joined)
 
     def _heartbeat(self) -> None:
         group = self.world.kafka.group
         if not self.terminating or self.home.buckets:
             # The coordinator hears nothing of a process whose connection is gone.
-            self._ask(lambda: ("is", group.heartbeat(self.id) if self.alive else None), self._heard)
+            self.ask(lambda: ("is", group.heartbeat(self.id) if self.alive else None), self._heard)
 
     def _heard(self, result: tuple[str, tuple[int, frozenset[int], frozenset[int]] | None] | None) -> None:
         if result is None:
@@ -191,7 +197,7 @@ class Process:
 
     # -- requests
 
-    def _ask(self, act: Callable[[], T], then: Callable[[T | None], object]) -> None:
+    def ask(self, act: Callable[[], T], then: Callable[[T | None], object]) -> None:
         """Ask Kafka. None: no answer in time; the request may be carried out nevertheless."""
         network, answered = self.world.network, False
 
@@ -233,9 +239,9 @@ class Process:
                 self._reply(node, answer)
             case GivenBack(generation, buckets):
                 group = self.world.kafka.group
-                self._ask(lambda: group.given_back(self.id, generation, buckets), lambda _result: None)
+                self.ask(lambda: group.given_back(self.id, generation, buckets), lambda _result: None)
             case Leave():
-                self._ask(lambda: self.world.kafka.group.leave(self.id), lambda _result: self._exit())
+                self.ask(lambda: self.world.kafka.group.leave(self.id), lambda _result: self._exit())
             case _:
                 raise AssertionError(effect)
 
@@ -247,7 +253,7 @@ class Process:
                 self._epochs[bucket, attempt] = epoch
                 self.home.fenced(bucket, attempt, self.boot_ms())
 
-        self._ask(partial(self.world.kafka.open_producer, bucket), then)
+        self.ask(partial(self.world.kafka.open_producer, bucket), then)
 
     def _load(self, bucket: int, attempt: int) -> None:
         partition = self.world.kafka.partitions[bucket]
@@ -267,7 +273,7 @@ class Process:
                             values[key] = value
                 self.home.loaded(bucket, attempt, values, self.boot_ms())
 
-        self._ask(lambda: len(partition.log), then)
+        self.ask(lambda: len(partition.log), then)
 
     def _commit(self, bucket: int, attempt: int, changes: Changes) -> None:
         kafka, epoch = self.world.kafka, self._epochs[bucket, attempt]
@@ -276,12 +282,12 @@ class Process:
             if result is None or result[0] is homes.Outcome.FENCED:
                 ended(None if result is None else result[0])
             else:
-                self._ask(partial(kafka.end, bucket, epoch, commits=result[0] is None), ended)
+                self.ask(partial(kafka.end, bucket, epoch, commits=result[0] is None), ended)
 
         def ended(outcome: homes.Outcome | None) -> None:
             self.home.ended(bucket, attempt, outcome or homes.Outcome.UNKNOWN, self.boot_ms())
 
-        self._ask(lambda: (kafka.produce(bucket, epoch, changes),), produced)
+        self.ask(lambda: (kafka.produce(bucket, epoch, changes),), produced)
 
     def _reply(self, node: str, answer: Answer) -> None:
         machine = self.world.machines[node.partition(".")[0]]

@@ -6,13 +6,17 @@ from collections import Counter
 
 import pytest
 
+from amqp_streams.homes.changing import sweeping
+from tests.simulation.homes.changing import ChangingWorld
 from tests.simulation.homes.faults import FAULTS
+from tests.simulation.homes.peers import INCARNATION
 from tests.simulation.homes.world import World
 from tests.simulation.runner import Tally, failure_of, many
 
 TESTS = 8
 SEEDS_A_TEST = 25
 SEEDS_A_FAULT = 60
+CHANGING_SEEDS = 25
 
 
 @pytest.mark.parametrize("group", range(TESTS))
@@ -61,3 +65,21 @@ def counted(seed: int) -> Counter[str]:
 def test_the_runner_counts_the_runs_of_homes(capsys: pytest.CaptureFixture[str]) -> None:
     assert many(Tally(0, 0), 2, 1, "homes") == 0
     assert "seeds 0 to 1: 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_changes_and_deleted_logs_keep_the_laws_also_while_nodes_are_upgraded(
+    rolls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In a topic of Kafka, an incarnation is longer.
+    monkeypatch.setattr(sweeping, "INCARNATION_CHARACTERS", len(INCARNATION))
+    counts: Counter[str] = Counter()
+    for seed in range(CHANGING_SEEDS):
+        world = ChangingWorld(seed, rolls=rolls)
+        try:
+            world.run()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        counts += world.counts()
+    assert {"removed", "asked 204", "asked 409"} <= counts.keys()
+    assert not rolls or counts["asked 501"]

@@ -30,6 +30,11 @@ HANDOVER_MS = 1000
 class World:
     """See the module. `harsh`: the misfortunes in which planted faults of leases show."""
 
+    operates = False
+    """Whether users change groups, and logs are deleted: see `changing.py`."""
+    older: frozenset[str] = frozenset()
+    """Machines whose nodes are of an earlier version."""
+
     def __init__(self, seed: int, *, stories: bool = False, harsh: bool = False) -> None:
         self.seed = seed
         self.story: list[str] = []
@@ -46,7 +51,7 @@ class World:
         self.indices = tuple(range(partitions))
         self.ends = [0] * partitions
         log = MemoryStore().create("log", LogSettings(partitions=partitions), incarnation=INCARNATION)
-        self._logs = {INCARNATION: log}
+        self.logs = {"log": log}
         self.ledger = Ledger(self)
         self.kafka.on_decided = self.ledger.decided
         self.machines = {
@@ -62,7 +67,7 @@ class World:
             self._start(machine)
 
     def log_of(self, incarnation: str) -> StoredLog | None:
-        return self._logs.get(incarnation)
+        return next((each for each in self.logs.values() if each.incarnation == incarnation), None)
 
     def bucket_of(self, wanted: Wanted) -> int:
         bucket = bucket_of(wanted.incarnation, wanted.claim, wanted.container, wanted.link)
