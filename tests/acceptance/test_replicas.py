@@ -23,6 +23,8 @@ from tests.acceptance.shared import BROKER, RESOURCES
 from tests.forks import shared_folder
 from tests.knative_gateway import postgresql
 
+pytestmark = pytest.mark.heavy
+
 TAKEN_OVER_S_MAX = 30.0
 """The node notices a killed process at once, and not after the minute of its idle timeout. The remaining time
 is for the wait for a new owner, and for a busy machine.

@@ -92,6 +92,7 @@ def test_a_node_continues_with_a_directory_of_an_earlier_version(
     assert len(_received(cli, node, "other", "--from", "earliest")) == 6
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backup_of_a_directory_of_an_earlier_version_is_a_way_back_to_it(
     name: str, tmp_path: Path, cli: Cli, start_node: StartNode

@@ -21,6 +21,8 @@ from knative_gateway.workers.gathering import KEPT_S
 from tests.acceptance.shared import BROKER, RESOURCES
 from tests.preloaded.launching import real_commands
 
+pytestmark = pytest.mark.heavy
+
 WORKERS = 3
 OLD, NEW = "the-old-token-of-alice", "the-new-token-of-alice"
 SERVED = {202, 503, None}

@@ -209,6 +209,7 @@ async def test_no_accepted_batch_is_lost_doubled_or_moved_by_kills(tmp_path: Pat
         await kill_again_and_again(node, full=False)
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(60 + 20 * ROUNDS)
 async def test_no_accepted_batch_is_lost_doubled_or_moved_by_kills_on_a_full_disk(small_disk: Path) -> None:
     with NodeProcess(small_disk) as node:

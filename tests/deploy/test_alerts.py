@@ -94,6 +94,7 @@ def _test(name: str, series: Series, at: str, firing: set[str]) -> Mapping[str, 
 @pytest.mark.parametrize(
     ("product", "files"), [("AmqpStreams", ["kafka", "node"]), ("KnativeGateway", ["gateway"])]
 )
+@pytest.mark.heavy
 @pytest.mark.parametrize(("interval", "is_long"), [("1m", False), ("5m", True)])
 def test_prometheus_fires_each_alert_when_it_must_and_no_other(
     product: str, files: Sequence[str], interval: str, *, is_long: bool, tmp_path: Path

@@ -182,6 +182,7 @@ def tls(tmp_path: Path) -> Path:
     return tmp_path / "tls"
 
 
+@pytest.mark.heavy
 def test_certificates_are_kept_and_made_again_for_other_names(tls: Path, tmp_path: Path) -> None:
     assert {file.name for file in tls.iterdir() if mode(file) & 0o077} == {"ca.pem", "server.pem"}
     before = {name: (tls / name).read_text() for name in ("ca.pem", "server.pem", "password", "tokens.csv")}
@@ -203,6 +204,7 @@ def test_certificates_are_kept_and_made_again_for_other_names(tls: Path, tmp_pat
     assert (tls / "password").read_text() == before["password"]
 
 
+@pytest.mark.heavy
 def test_a_name_that_is_not_valid_is_named_and_changes_nothing(tls: Path, tmp_path: Path) -> None:
     before = (tls / "server.pem").read_bytes(), (tls / "server.key").read_bytes()
     words = once("certificates", tmp_path, {"gateway-tls,": "gateway-tls,192.0.2"}, status=1)
@@ -212,6 +214,7 @@ def test_a_name_that_is_not_valid_is_named_and_changes_nothing(tls: Path, tmp_pa
     assert "made" not in once("certificates", tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_client_with_the_authority_and_the_password_uses_the_node(tls: Path, tmp_path: Path) -> None:
     places = {
         "0.0.0.0:5671": "127.0.0.1:0",
@@ -236,6 +239,7 @@ def test_a_client_with_the_authority_and_the_password_uses_the_node(tls: Path, t
         assert node.stop() == 0, node.words
 
 
+@pytest.mark.heavy
 def test_a_sender_with_the_authority_and_the_token_uses_the_gateway(tls: Path, tmp_path: Path) -> None:
     places = {
         "0.0.0.0:8443": "127.0.0.1:0",

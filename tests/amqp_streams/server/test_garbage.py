@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from amqp_streams.server import garbage
 from tests.preloaded.launching import IN_A_FORK
 
 RULES = Path(__file__).with_name("garbage_rules.py")
 
 
+@pytest.mark.heavy
 def test_the_rule_holds_in_a_process_with_few_objects() -> None:
     """Each of the searches that the tests of the rule make examines all objects of its process. There are
     millions in one that has collected all tests.
