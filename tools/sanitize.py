@@ -20,6 +20,7 @@ TESTS: Final = (
     "tests/amqp_streams/proton",
     "tests/amqp_streams/server/links",
     "tests/amqp_streams/kafka/brokers/test_compiled.py",
+    "tests/amqp_streams/kafka/brokers/test_producers.py",
     "tests/amqp_streams/kafka/brokers/test_takers.py",
     "tests/amqp_streams/kafka/brokers/test_consuming.py",
 )

@@ -1,17 +1,19 @@
 """What one partition sends to Kafka: batches in order, and how each of them ended. Pure.
 
-Everything that was appended before a `take` is one batch, and one commit of the partition's queue. The caller
-hands a batch to librdkafka, which may take only its first records (its queue is full), and reports the end of
-the batch later. Several batches are in flight at once.
+What was appended while a batch is on its way is the next batch, and one commit of the partition's queue. The
+caller hands a batch to librdkafka, which may take only its first records (its queue is full), and reports the
+end of the batch later.
 
 Laws:
 1. Records are offered in the order of their appends. While the rest of a batch waits, no later record is
    offered: a record is never handed over after one that was appended later.
-2. Each batch ends once, and batches end in their order, whatever the order of the reports.
-3. A batch whose record could not be handed over has failed. What was handed over of it may be in the log: the
+2. One batch is on its way at a time. librdkafka would not send the next one either: an idempotent producer
+   waits if five records of a partition have no answer. But while it waits, its thread would use a core.
+3. Each batch ends once, and batches end in their order.
+4. A batch whose record could not be handed over has failed. What was handed over of it may be in the log: the
    outcome of such a batch is unknown, and its producers may send again.
-4. After a failure nothing is handed over until every batch that was begun has ended (`settled`): a later
-   record must not be accepted while its producer does not know the outcome of an earlier one.
+5. A failure is one of everything that was appended before: a later record must not be accepted while its
+   producer does not know the outcome of an earlier one.
 """
 
 from collections import deque
@@ -21,6 +23,11 @@ from typing import Final, NamedTuple
 
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.records.plain import PlainRecord
+
+BATCH_BYTES: Final = 4 << 20
+"""The most that a batch has, unless it is one append."""
+RECORD_BYTES: Final = 64
+"""What a record takes in Kafka in addition to its message, at most, with its group key."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +45,8 @@ class Batch:
     """How many records were handed over, from the first."""
     last_number: int | None = None
     """The number of the last record, when it was delivered; None: Kafka did not say."""
+    begun_s: float = 0.0
+    """When it was handed over, by the caller's clock."""
     _ended: bool = field(default=False, init=False)
     _failure: StorageError | None = field(default=None, init=False)
 
@@ -46,7 +55,7 @@ class Batch:
 
     @property
     def failed(self) -> bool:
-        """Whether it has failed, although batches before it may not have ended."""
+        """Whether it has failed."""
         return self._failure is not None
 
 
@@ -68,47 +77,42 @@ class Outbox:
         self._values: list[bytes | PlainRecord] = []
         self._keys: list[bytes | None] = []
         self._bytes = 0
-        self._flights: Final[deque[Batch]] = deque()
-        self._failed = False
+        self._batches: Final[deque[Batch]] = deque()
+        """Those that have not ended. Only the first one may be on its way."""
 
     @property
     def idle(self) -> bool:
         """Whether every append has ended."""
-        return not self._values and not self._flights
+        return not self._values and not self._batches
 
-    @property
-    def settled(self) -> bool:
-        """Whether records may be handed over: no failure, or every batch that was begun has ended since."""
-        return not self._failed
+    def append(
+        self,
+        values: Sequence[bytes | PlainRecord],
+        keys: Sequence[bytes | None],
+        size: int,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        """Add records to the next batch. `size`: their bytes, as the node counts them.
 
-    def append(self, values: Sequence[bytes | PlainRecord], keys: Sequence[bytes | None], size: int) -> None:
-        """Add records to the next batch. `size`: their bytes, as the node counts them."""
+        `batch_bytes`: the most that a batch may have in Kafka. The batch is a new one if there is no room.
+        """
         assert len(values) == len(keys) > 0
+        after = self._bytes + size + RECORD_BYTES * (len(self._values) + len(values))
+        if self._values and after > min(batch_bytes, BATCH_BYTES):
+            self._close()
         self._values.extend(values)
         self._keys.extend(keys)
         self._bytes += size
         self.pending_bytes += size
 
-    def take(self) -> None:
-        """Make a batch of what was appended since the last call, if anything was."""
-        if not self._values:
-            return
-        batch = Batch(self.sequence, self._values, self._keys, self._bytes)
-        self._flights.append(batch)
-        self._values, self._keys, self._bytes = [], [], 0
-        self.sequence += 1
-
     def next_to_hand(self) -> Batch | None:
-        """The first batch with records that were not handed over; None if nothing may be handed over now."""
-        if self._failed:
+        """The batch whose records are next; None if nothing may be handed over now."""
+        if not self._batches:
+            self._close()
+        if not self._batches:
             return None
-        # From the last on: nearly always nothing waits but the last batch.
-        waiting = None
-        for batch in reversed(self._flights):
-            if batch.handed == len(batch) or batch._ended:
-                break
-            waiting = batch
-        return waiting
+        first = self._batches[0]
+        return first if first.handed < len(first) else None
 
     def handed(self, batch: Batch, errors: Sequence[str | None], *, full: str) -> list[Ended]:
         """Note what librdkafka said of each record of the batch from `batch.handed` on; None: it was taken.
@@ -127,40 +131,37 @@ class Outbox:
         # A record was taken after one that was not: the order is lost, so the batch cannot be offered again.
         if any(error is None for error in rest) or rest[0] != full:
             reason = next(error for error in rest if error is not None)
-            return self._end(batch, StorageError(f"Kafka did not take the events: {reason}"))
+            return self._fail(StorageError(f"Kafka did not take the events: {reason}"))
         return []
 
     def delivered(self, batch: Batch, failure: str | None = None) -> list[Ended]:
         """Note the report on the last record of a batch. Returns the batches that ended, in order."""
         if batch._ended:
             return []
-        assert failure is not None or batch.handed == len(batch), "the last record was handed over"
-        error = None if failure is None else StorageError(f"the events may not be in Kafka: {failure}")
-        return self._end(batch, error)
+        assert batch is self._batches[0], "only the first one is on its way"
+        if failure is not None:
+            return self._fail(StorageError(f"the events may not be in Kafka: {failure}"))
+        assert batch.handed == len(batch), "the last record was handed over"
+        return [self._end(None)]
 
     def fail(self, reason: str) -> list[Ended]:
-        """Fail all records that have not ended, those that wait for a batch included. In order."""
-        self.take()
-        ended: list[Ended] = []
-        for batch in tuple(self._flights):
-            if not batch._ended:
-                ended += self._end(batch, StorageError(reason))
-        return ended
+        """Fail all records that have not ended, in order."""
+        return self._fail(StorageError(reason))
 
-    def _end(self, batch: Batch, failure: StorageError | None) -> list[Ended]:
+    def _close(self) -> None:
+        """Make a batch of what was appended since the last one, if anything was."""
+        if not self._values:
+            return
+        self._batches.append(Batch(self.sequence, self._values, self._keys, self._bytes))
+        self._values, self._keys, self._bytes = [], [], 0
+        self.sequence += 1
+
+    def _fail(self, failure: StorageError) -> list[Ended]:
+        self._close()
+        return [self._end(failure) for _ in range(len(self._batches))]
+
+    def _end(self, failure: StorageError | None) -> Ended:
+        batch = self._batches.popleft()
         batch._ended, batch._failure = True, failure
-        if failure is not None:
-            self._failed = True
-            # The rest of a later batch would follow records that may be missing: it ends with the same error.
-            for later in self._flights:
-                if later.sequence > batch.sequence and later.handed < len(later):
-                    later._ended, later._failure = True, failure
-        ended: list[Ended] = []
-        while self._flights and self._flights[0]._ended:
-            first = self._flights.popleft()
-            self.pending_bytes -= first.bytes
-            ended.append(Ended(first, first._failure))
-        # Batches that are not begun came after the failure.
-        if not self._flights or not self._flights[0].handed:
-            self._failed = False
-        return ended
+        self.pending_bytes -= batch.bytes
+        return Ended(batch, failure)

@@ -6,10 +6,9 @@ and everything else of this store ends with its process.
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Final, assert_never, overload
 
 from amqp_streams.config import LogSettings
@@ -21,11 +20,12 @@ from amqp_streams.kafka.brokers.fetching import Fetcher, Place
 from amqp_streams.kafka.brokers.figures import STATISTICS_MS, KafkaFigures, Replication
 from amqp_streams.kafka.brokers.following import Follower
 from amqp_streams.kafka.brokers.jobs import Job, Jobs
+from amqp_streams.kafka.brokers.producers import producer_of
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.losses import Losses
-from amqp_streams.kafka.outbox import Ended
+from amqp_streams.kafka.outbox import BATCH_BYTES, Ended
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.reading.spans import Span
 from amqp_streams.kafka.records.plain import PlainRecord
@@ -70,7 +70,6 @@ class KafkaStore:
         self.others.gone = _gone
         self._sending: Final[dict[SendingPartition, KafkaPartition]] = {}
         """Also those of deleted logs, until their appends have ended."""
-        self._begun: Final[dict[KafkaPartition, deque[float]]] = {}
         self._unsent: Final[dict[KafkaPartition, None]] = {}
         self._pending_bytes = 0
         self._stale: Final[dict[Place, None]] = {}
@@ -90,7 +89,10 @@ class KafkaStore:
         for missing in sorted(plain - topics.keys()):
             log.warning("kafka_topic_missing topic=%s", missing)
         self._fetcher: Final = Fetcher(connection, loop_call=self._call, readers=options.readers, plain=plain)
-        self._sender: Final = self._new_sender(connection)
+        # Records of topics of other programs have headers, which only one kind of producer takes.
+        self._senders: Final = {
+            each: self._new_sender(connection, plain=each) for each in {False, bool(plain)}
+        }
         self._follower: Final = self._new_follower(connection)
         self._fetcher.tail = self._follower
         self._comparer: Final = Comparer(connection)
@@ -102,17 +104,18 @@ class KafkaStore:
             self._catalog.add(found, extents)
         self._looker.start()
 
-    def _new_sender(self, connection: Mapping[str, object]) -> Sender:
+    def _new_sender(self, connection: Mapping[str, object], *, plain: bool) -> Sender:
+        settings = {**connection, "message.max.bytes": self.options.message_bytes + RECORD_OVERHEAD}
+        if not plain:
+            # Topics of our own take such batches. If one was changed, the outbox makes smaller ones.
+            settings["batch.size"] = BATCH_BYTES
+            settings |= {"statistics.interval.ms": STATISTICS_MS, "stats_cb": self._figures.statistics}
         return Sender(
-            {
-                **connection,
-                "message.max.bytes": self.options.message_bytes + RECORD_OVERHEAD,
-                "statistics.interval.ms": STATISTICS_MS,
-                "stats_cb": self._figures.statistics,
-            },
+            settings,
             loop_call=self._call,
             on_ended=self._ended,
             on_error=self._figures.failed,
+            producer=partial(producer_of, plain=plain),
         )
 
     def _new_follower(self, connection: Mapping[str, object]) -> Follower:
@@ -184,13 +187,13 @@ class KafkaStore:
         """See `Store.commit`."""
         if not self._unsent:
             return
-        now, unsent = perf_counter(), tuple(self._unsent)
+        unsent = tuple(self._unsent)
         self._unsent.clear()
         for partition in unsent:
-            self._begun.setdefault(partition, deque()).append(now)
             if partition.failure is not None:
                 self._fail(partition)
-        self._sender.send()
+        for sender in self._senders.values():
+            sender.send()
 
     def compress(self) -> None:
         """See `Store.compress`. Kafka stores what the topic says."""
@@ -217,7 +220,9 @@ class KafkaStore:
         self.administration.close()
         self._fetcher.stop()
         self._comparer.stop()
-        clean = self._sender.close(_CLOSE_S if within_s is None else within_s)
+        until = monotonic() + (_CLOSE_S if within_s is None else within_s)
+        ended = [sender.close(max(0.0, until - monotonic())) for sender in self._senders.values()]
+        clean = all(ended)
         self.on_commit = _ignore
         self._looker.close()
         self._follower.close()
@@ -235,7 +240,7 @@ class KafkaStore:
         size: int,
     ) -> None:
         """See `Room.send`."""
-        self._sender.append(partition.sending, values, keys, size)
+        self._senders[partition.plain].append(partition.sending, values, keys, size, partition.message_bytes)
         self._unsent[partition] = None
         self._pending_bytes += size
         self._figures.pending_events += len(values)
@@ -292,7 +297,6 @@ class KafkaStore:
         for batch, failure in ended:
             self._pending_bytes -= batch.bytes
             self._figures.pending_events -= len(batch)
-            begun = self._begun[partition].popleft() if self._begun.get(partition) else perf_counter()
             # In a topic of other programs a transaction may hold the record back.
             if failure is None and partition.plain:
                 self._stale[partition.place] = None
@@ -310,7 +314,7 @@ class KafkaStore:
                     batch.sequence,
                     len(batch),
                     batch.bytes,
-                    perf_counter() - begun,
+                    perf_counter() - batch.begun_s if batch.begun_s else 0.0,
                     failures,
                 )
             )
@@ -360,7 +364,7 @@ class KafkaStore:
     def _fail(self, partition: KafkaPartition) -> None:
         """Fail what a partition of a lost log has not stored."""
         if partition.sending in self._sending:
-            self._sender.fail(partition.sending, str(partition.failure))
+            self._senders[partition.plain].fail(partition.sending, str(partition.failure))
             # Everything has ended: what Kafka reports later means nothing.
             del self._sending[partition.sending]
 

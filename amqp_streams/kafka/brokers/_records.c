@@ -1,23 +1,26 @@
-/* Takes records from a consumer of librdkafka, compiled (docs/compiled-loops.md).
+/* Takes records from a consumer of librdkafka, and hands records to a producer, compiled (docs/compiled-loops.md).
 
-   Law: `take` brings what the consumer of confluent-kafka brings in `consumers.py`, in the same order, as columns.
-   Nothing is decided here: errors and ends of partitions are returned as they are. The tests of consumers.py run with
-   both.
+   Law: `take` brings what the consumer of confluent-kafka brings in `takers.py`, in the same order, as columns.
+   `produce` and `reports` do what the producer of confluent-kafka does in `producers.py`. Nothing is decided here:
+   errors and ends of partitions are returned as they are. The tests of both modules run with both.
 
    The module does not link with librdkafka. It is given the addresses of the functions of the library that
    confluent-kafka has loaded (`bind`), so that there is one copy of the library in the process. The caller guarantees
-   that a queue exists while it is used, and that no function of Python is called for what is in it: `take` waits,
-   copies and releases without the interpreter's lock. */
+   that a queue or producer exists while it is used, and that no function of Python is called for what is in it: the
+   functions wait, copy and release without the interpreter's lock. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef void queue_t;
 typedef void topic_t;
+typedef void handle_t;
+typedef void event_t;
 
 /* rd_kafka_message_t of rdkafka.h. */
 typedef struct {
@@ -39,6 +42,14 @@ static struct {
     int64_t (*timestamp)(const message_t *, int *);
     const char *(*topic_name)(const topic_t *);
     const char *(*error_text)(const message_t *);
+    topic_t *(*new_topic)(handle_t *, const char *, void *);
+    void (*destroy_topic)(topic_t *);
+    int (*last_error)(void);
+    int (*produce)(topic_t *, int32_t, int, message_t *, int);
+    event_t *(*poll)(queue_t *, int);
+    int (*event_kind)(const event_t *);
+    size_t (*event_messages)(event_t *, const message_t **, size_t);
+    void (*destroy_event)(event_t *);
 } library;
 enum { FUNCTIONS = sizeof library / sizeof(void *) };
 
@@ -230,9 +241,233 @@ static PyObject *take(PyObject *module, PyObject *args)
     return result;
 }
 
+/* RD_KAFKA_MSG_F_COPY and RD_KAFKA_EVENT_DR of rdkafka.h. */
+enum { COPY = 0x2, REPORTS = 0x1 };
+
+/* Describes values[at] and keys[at] to the library. False, with an exception, if one of them is not bytes. */
+static bool describe(message_t *message, PyObject *values, PyObject *keys, Py_ssize_t at, uint64_t number)
+{
+    PyObject *value = PyList_GetItem(values, at);
+    PyObject *key = keys == Py_None ? Py_None : PyList_GetItem(keys, at);
+    char *bytes;
+    Py_ssize_t size;
+    memset(message, 0, sizeof *message);
+    if (value == NULL || key == NULL || PyBytes_AsStringAndSize(value, &bytes, &size))
+        return false;
+    message->value = bytes, message->size = (size_t)size;
+    if (key != Py_None) {
+        if (PyBytes_AsStringAndSize(key, &bytes, &size))
+            return false;
+        message->key = bytes, message->key_size = (size_t)size;
+    }
+    message->private = (void *)(uintptr_t)number;
+    return true;
+}
+
+/* Appends an object to a list, and gives it up. False with an exception; also if there is none. */
+static bool add(PyObject *list, PyObject *item)
+{
+    int failed = item == NULL || PyList_Append(list, item);
+    Py_XDECREF(item);
+    return !failed;
+}
+
+/* Appends error codes. False with an exception. */
+static bool add_codes(PyObject *codes, const message_t *messages, size_t count, int error)
+{
+    for (size_t index = 0; index < count; index++)
+        if (!add(codes, PyLong_FromLong(messages ? messages[index].error : error)))
+            return false;
+    return true;
+}
+
+/* Where records go, and the number that their reports have. */
+typedef struct {
+    handle_t *handle;
+    const char *topic;
+    int partition;
+    uint64_t number;
+} target_t;
+
+/* Hands over messages, which the library copies. Returns how many it took; sets the error of each. */
+static int hand(const target_t *to, message_t *messages, int count)
+{
+    topic_t *topic = library.new_topic(to->handle, to->topic, NULL);
+    if (topic == NULL) {
+        int error = library.last_error();
+        for (int index = 0; index < count; index++)
+            messages[index].error = error;
+        return 0;
+    }
+    int taken = library.produce(topic, to->partition, COPY, messages, count);
+    library.destroy_topic(topic);
+    return taken;
+}
+
+/* `produce(producer: int, topic: str, partition: int, values: list[bytes], keys: list[bytes | None] | None, first: int,
+   number: int, untried: int) -> (index, codes) | None`: hands over the records from `first` on, in steps. None: all
+   were taken. Otherwise the first step that was not taken as a whole is the last one: the records before `index` were
+   taken, and `codes` has the error of each record from there on, 0 if it was taken, `untried` if it was not handed
+   over. Neither list may change meanwhile. */
+static PyObject *produce(PyObject *module, PyObject *args)
+{
+    unsigned long long address, number;
+    PyObject *values, *keys;
+    Py_ssize_t first;
+    target_t to;
+    int untried;
+    if (!PyArg_ParseTuple(args, "KsiOOnKi", &address, &to.topic, &to.partition, &values, &keys, &first, &number,
+                          &untried))
+        return NULL;
+    Py_ssize_t count = PyList_Check(values) ? PyList_Size(values) : -1;
+    bool keyed = keys == Py_None || (PyList_Check(keys) && PyList_Size(keys) == count);
+    if (!bound || !address || first < 0 || first > count || !keyed) {
+        PyErr_SetString(PyExc_ValueError, "produce needs a producer and lists of values and keys, after bind");
+        return NULL;
+    }
+    to.handle = (handle_t *)(uintptr_t)address, to.number = number;
+    message_t messages[STEP];
+    PyObject *codes = NULL;
+    while (first < count && codes == NULL) {
+        int step = count - first < STEP ? (int)(count - first) : STEP, taken;
+        for (int index = 0; index < step; index++)
+            if (!describe(&messages[index], values, keys, first + index, to.number))
+                return NULL;
+        Py_BEGIN_ALLOW_THREADS
+        taken = hand(&to, messages, step);
+        Py_END_ALLOW_THREADS
+        if (taken == step) {
+            first += step;
+            continue;
+        }
+        codes = PyList_New(0);
+        if (codes == NULL || !add_codes(codes, messages, (size_t)step, 0) ||
+            !add_codes(codes, NULL, (size_t)(count - first - step), untried)) {
+            Py_XDECREF(codes);
+            return NULL;
+        }
+    }
+    if (codes == NULL)
+        Py_RETURN_NONE;
+    PyObject *result = Py_BuildValue("(nO)", first, codes);
+    Py_DECREF(codes);
+    return result;
+}
+
+/* What was reported of records with the same number, one after another. `offset`: the greatest one; -1: unknown. */
+typedef struct {
+    uint64_t number;
+    int64_t count, offset;
+    int error;
+} report_t;
+
+/* Notes what was reported of a record. False: there is no memory. */
+static bool note(report_t **all, size_t *count, size_t *room, const message_t *message)
+{
+    uint64_t number = (uint64_t)(uintptr_t)message->private;
+    report_t *last = *count ? *all + *count - 1 : NULL;
+    if (last == NULL || last->number != number || last->error != message->error) {
+        if (*count == *room) {
+            size_t more = *room ? 2 * *room : 64;
+            report_t *moved = realloc(*all, more * sizeof *moved);
+            if (moved == NULL)
+                return false;
+            *all = moved, *room = more;
+        }
+        last = *all + (*count)++;
+        *last = (report_t){.number = number, .offset = -1, .error = message->error};
+    }
+    last->count++;
+    if (message->offset > last->offset && !message->error)
+        last->offset = message->offset;
+    return true;
+}
+
+/* What a queue had: the reports of `seen` records, and other events. */
+typedef struct {
+    report_t *all;
+    size_t count, room, seen;
+    event_t *others[STEP];
+    size_t others_count;
+    bool failed;
+} found_t;
+
+/* Notes and releases an event with reports. */
+static void open_event(found_t *found, event_t *event)
+{
+    const message_t *messages[STEP];
+    size_t some;
+    while ((some = library.event_messages(event, messages, STEP)) > 0) {
+        found->seen += some;
+        for (size_t index = 0; index < some; index++)
+            if (!note(&found->all, &found->count, &found->room, messages[index]))
+                found->failed = true;
+    }
+    library.destroy_event(event);
+}
+
+/* Waits for the first event, then takes what is there without waiting, until there are `count` reports. */
+static void poll_events(found_t *found, queue_t *queue, int timeout_ms, size_t count)
+{
+    while (found->seen < count && found->others_count < STEP) {
+        event_t *event = library.poll(queue, found->seen || found->others_count ? 0 : timeout_ms);
+        if (event == NULL)
+            break;
+        if (library.event_kind(event) == REPORTS)
+            open_event(found, event);
+        else
+            found->others[found->others_count++] = event;
+    }
+}
+
+/* Adds what was found to both lists. False with an exception. */
+static bool list_found(const found_t *found, PyObject *reported, PyObject *others)
+{
+    for (size_t index = 0; index < found->count; index++) {
+        const report_t *one = found->all + index;
+        if (!add(reported, Py_BuildValue("(KLiL)", (unsigned long long)one->number, (long long)one->count, one->error,
+                                         (long long)one->offset)))
+            return false;
+    }
+    for (size_t index = 0; index < found->others_count; index++)
+        if (!add(others, PyLong_FromUnsignedLongLong((uintptr_t)found->others[index])))
+            return false;
+    return true;
+}
+
+/* `reports(queue: int, timeout_ms: int, count: int) -> (reports, events)`: see `poll_events`. A report is (number, how
+   many records with it, error, the greatest offset). The caller must release the events, which have no reports. */
+static PyObject *reports(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    int timeout_ms;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "Kin", &address, &timeout_ms, &count))
+        return NULL;
+    if (!bound || !address || timeout_ms < 0 || count <= 0 || count > COUNT_MAX) {
+        PyErr_SetString(PyExc_ValueError, "reports needs a queue and a count, after bind");
+        return NULL;
+    }
+    found_t found = {0};
+    Py_BEGIN_ALLOW_THREADS
+    poll_events(&found, (queue_t *)(uintptr_t)address, timeout_ms, (size_t)count);
+    Py_END_ALLOW_THREADS
+    PyObject *reported = PyList_New(0), *others = PyList_New(0), *result = NULL;
+    if (found.failed)
+        PyErr_NoMemory();
+    else if (reported && others && list_found(&found, reported, others))
+        result = Py_BuildValue("(OO)", reported, others);
+    Py_XDECREF(reported);
+    Py_XDECREF(others);
+    free(found.all);
+    return result;
+}
+
 static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, "Pass the addresses of the library's functions."},
     {"take", take, METH_VARARGS, "Take records and other messages from a queue."},
+    {"produce", produce, METH_VARARGS, "Hand records to a producer."},
+    {"reports", reports, METH_VARARGS, "Take reports and other events from a queue."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,7 +13,7 @@ from amqp_streams.kafka.brokers.consuming import CONSUMING, OldRecords
 from amqp_streams.kafka.brokers.takers import taker_of
 from amqp_streams.kafka.brokers.taking import Place
 from amqp_streams.kafka.reading.spans import Span
-from tests.amqp_streams.kafka.brokers.library import use_taker
+from tests.amqp_streams.kafka.brokers.library import use_kind
 
 QUIET: dict[str, Any] = {"log_level": 0}
 COUNT = 3000
@@ -25,7 +25,7 @@ def records(
     request: pytest.FixtureRequest, mock_kafka: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[OldRecords]:
     """A consumer of a topic with `COUNT` records of four bytes in each of two partitions: their numbers."""
-    use_taker(monkeypatch, request.param)
+    use_kind(monkeypatch, request.param)
     producer = Producer({"bootstrap.servers": mock_kafka, "enable.idempotence": True, **QUIET})
     for partition in (0, 1):
         messages: list[dict[str, Any]] = [{"value": b"%04d" % number} for number in range(COUNT)]

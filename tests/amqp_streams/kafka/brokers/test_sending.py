@@ -2,17 +2,19 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from amqp_streams.kafka.brokers.producers import BatchProducer, PythonProducer, producer_of
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
+from tests.amqp_streams.kafka.brokers import library
 
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
 QUIET: dict[str, Any] = {"log_level": 0}
@@ -21,7 +23,7 @@ QUIET: dict[str, Any] = {"log_level": 0}
 class Sending:
     """A sender whose loop is the test, and what ended."""
 
-    def __init__(self, servers: str, *, producer: Any = None, **settings: object) -> None:
+    def __init__(self, servers: str, *, producer: Any = producer_of, **settings: object) -> None:
         self.loop = ManualLoop()
         self.servers = servers
         self.ended: dict[SendingPartition, list[Ended]] = {}
@@ -44,6 +46,13 @@ class Sending:
         return [str(failure) for _, failure in self.ended.get(partition, []) if failure is not None]
 
 
+@pytest.fixture(autouse=True, params=["python", "compiled"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Producers hand records over in Python, or compiled."""
+    library.use_kind(monkeypatch, request.param)
+    return str(request.param)
+
+
 @pytest.fixture
 def sending(mock_kafka: str) -> Iterator[Sending]:
     made = Sending(mock_kafka)
@@ -53,15 +62,7 @@ def sending(mock_kafka: str) -> Iterator[Sending]:
 
 def stored(servers: str, partition: SendingPartition, count: int) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of the first records of a partition."""
-    reader = Consumer(
-        {"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False, **QUIET}
-    )
-    reader.assign([TopicPartition(partition.topic, partition.index, 0)])
-    found: list[tuple[bytes | None, bytes | None]] = []
-    while len(found) < count and (some := reader.consume(count - len(found), 60)):
-        found += [(each.key(), each.value()) for each in some]
-    reader.close()
-    return found
+    return library.stored(servers, partition.topic, partition.index, count)
 
 
 def test_each_partition_gets_one_batch_of_what_was_appended(sending: Sending) -> None:
@@ -87,14 +88,19 @@ def test_keys_and_empty_values_arrive(sending: Sending) -> None:
     assert stored(sending.servers, partition, 2) == [(b"key", b""), (None, b"v")]
 
 
-def test_many_batches_in_flight_stay_in_order(sending: Sending) -> None:
+def test_what_is_sent_while_a_batch_is_on_its_way_is_the_next_one_and_in_order(
+    sending: Sending,
+) -> None:
     partition = SendingPartition("t", 1)
     for number in range(300):
         sending.append(partition, b"%d" % number)
         sending.sender.send()
     sending.finish(partition)
-    assert [ended.batch.sequence for ended in sending.ended[partition]] == list(range(300))
-    assert [value for _, value in stored(sending.servers, partition, 300)] == [b"%d" % n for n in range(300)]
+    assert [len(ended.batch) for ended in sending.ended[partition]] == [1, 299]
+    sending.append(partition, b"300")
+    sending.finish(partition)
+    assert [ended.batch.sequence for ended in sending.ended[partition]] == [0, 1, 2]
+    assert [value for _, value in stored(sending.servers, partition, 301)] == [b"%d" % n for n in range(301)]
 
 
 def test_more_than_the_queue_of_librdkafka_holds_waits_and_stays_in_order(mock_kafka: str) -> None:
@@ -126,11 +132,11 @@ def test_what_kafka_does_not_take_fails_with_its_reason(mock_kafka: str) -> None
 
 def test_a_broken_producer_is_replaced_after_its_reports(mock_kafka: str) -> None:
     """librdkafka declares a producer unusable, for example when its sequence numbers are out of order."""
-    made: list[Producer] = []
+    made: list[BatchProducer] = []
 
-    def producer(settings: dict[str, Any]) -> Producer:
+    def producer(settings: Mapping[str, object]) -> BatchProducer:
         # The first one reports each record as failed for good, as librdkafka does after a fatal error.
-        made.append(Breaking(settings) if not made else Producer(settings))
+        made.append(producer_of(settings) if made else PythonProducer(settings, Breaking))
         return made[-1]
 
     sending = Sending(mock_kafka, producer=producer)
@@ -149,13 +155,12 @@ def test_a_broken_producer_is_replaced_after_its_reports(mock_kafka: str) -> Non
 
 
 def test_a_batch_that_a_broken_producer_had_in_part_fails_as_a_whole(mock_kafka: str) -> None:
-    made: list[Producer] = []
+    made: list[BatchProducer] = []
 
-    def producer(settings: dict[str, Any]) -> Producer:
+    def producer(settings: Mapping[str, object]) -> BatchProducer:
         # The first one has room for two records, and reports them as failed for good.
-        made.append(
-            Breaking({**settings, "queue.buffering.max.messages": 2}) if not made else Producer(settings)
-        )
+        small = {**settings, "queue.buffering.max.messages": 2}
+        made.append(producer_of(settings) if made else PythonProducer(small, Breaking))
         return made[-1]
 
     sending = Sending(mock_kafka, producer=producer)
@@ -215,10 +220,10 @@ class Raising(Producer):
 
 def test_a_producer_with_a_fatal_error_is_replaced_before_it_reports_a_record(mock_kafka: str) -> None:
     """After an unclean election, the new leader does not know the sequence numbers of the producer."""
-    made: list[Producer] = []
+    made: list[BatchProducer] = []
 
-    def producer(settings: dict[str, Any]) -> Producer:
-        made.append(Producer(settings) if made else Raising(settings))
+    def producer(settings: Mapping[str, object]) -> BatchProducer:
+        made.append(producer_of(settings) if made else PythonProducer(settings, Raising))
         return made[-1]
 
     sending = Sending(mock_kafka, producer=producer)

@@ -14,7 +14,7 @@ from amqp_streams.kafka.brokers.consuming import CONSUMING
 from amqp_streams.kafka.brokers.takers import PythonTaker, Taker, taker_of
 from amqp_streams.kafka.brokers.taking import Other, Place
 from amqp_streams.kafka.records.chunks import Consumed, joined
-from tests.amqp_streams.kafka.brokers.library import use_taker
+from tests.amqp_streams.kafka.brokers.library import use_kind
 
 QUIET: dict[str, Any] = {"log_level": 0}
 WIDE = 1 << 20
@@ -26,7 +26,7 @@ UNTIL_S = 60.0
 
 @pytest.fixture(params=["python", "compiled"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    use_taker(monkeypatch, request.param)
+    use_kind(monkeypatch, request.param)
     return str(request.param)
 
 
