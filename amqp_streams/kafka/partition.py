@@ -20,7 +20,7 @@ from amqp_streams.storage.ports import (
     Reached,
     ReadRequest,
 )
-from amqp_streams.wire.batched.packed import total_bytes
+from amqp_streams.wire.batched.packed import largest_bytes, total_bytes
 
 
 class KafkaQueue:
@@ -138,7 +138,7 @@ class KafkaPartition:
             self._room.send(self, records, [None] * len(records), size)
             return
         values = amqp.values(messages, header_sizes, formats)
-        if (largest := max(map(len, values))) > self.message_bytes:
+        if (largest := largest_bytes(values)) > self.message_bytes:
             message = (
                 f"an event of {largest} bytes is larger than topic {self.place.topic!r} allows"
                 f" ({self.message_bytes} bytes): raise its max.message.bytes"

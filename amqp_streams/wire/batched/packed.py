@@ -134,6 +134,11 @@ def packed_copy(messages: Sequence[bytes]) -> Packed:
     return Packed(b"".join(messages), ends)
 
 
+def largest_bytes(messages: Sequence[bytes]) -> int:
+    """The bytes of the largest message, of at least one."""
+    return max(messages.sizes() if isinstance(messages, Packed) else map(len, messages))
+
+
 def total_bytes(messages: Sequence[bytes]) -> int:
     """The bytes of all messages."""
     return messages.body_bytes if isinstance(messages, Packed) else sum(map(len, messages))

@@ -259,6 +259,8 @@ def test_a_partition_can_be_failed_alone(sending: Sending) -> None:
     assert sending.failures(other) == []
 
 
+# Once: it takes ten seconds.
+@pytest.mark.parametrize("kind", ["compiled"], indirect=True)
 def test_while_kafka_is_away_events_wait_then_fail_and_later_ones_are_stored(kafka: Cluster) -> None:
     client = AdminClient({"bootstrap.servers": kafka.servers, **QUIET})
     client.create_topics([NewTopic("sending-test", 1, 3)])["sending-test"].result(60)

@@ -10,6 +10,7 @@ from amqp_streams.wire.batched.packed import (
     cut_equal,
     join_messages,
     joined,
+    largest_bytes,
     pack,
     packed_copy,
     total_bytes,
@@ -35,6 +36,8 @@ def test_it_equals_the_list_of_its_messages(wanted, around, part):
     made = packed(wanted, around, around)
     assert (made, list(made), len(made)) == (wanted, wanted, len(wanted))
     assert (total_bytes(made), total_bytes(wanted)) == (made.body_bytes, sum(map(len, wanted)))
+    if wanted:
+        assert largest_bytes(made) == largest_bytes(wanted) == max(map(len, wanted))
     assert made.sizes() == array("I", map(len, wanted))
     assert [made[index] for index in range(-len(wanted), len(wanted))] == wanted * 2
     assert made[part] == wanted[part]
