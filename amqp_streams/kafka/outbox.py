@@ -1,13 +1,13 @@
 """What one partition sends to Kafka: batches in order, and how each of them ended. Pure.
 
-What was appended while a batch is on its way is the next batch, and one commit of the partition's queue. The
+What was appended while a batch is in flight is the next batch, and one commit of the partition's queue. The
 caller hands a batch to librdkafka, which may take only its first records (its queue is full), and reports the
 end of the batch later.
 
 Laws:
 1. Records are offered in the order of their appends. While the rest of a batch waits, no later record is
    offered: a record is never handed over after one that was appended later.
-2. One batch is on its way at a time. librdkafka would not send the next one either: an idempotent producer
+2. One batch is in flight at a time. librdkafka would not send the next one either: an idempotent producer
    waits if five records of a partition have no answer. But while it waits, its thread would use a core.
 3. Each batch ends once, and batches end in their order.
 4. A batch whose record could not be handed over has failed. What was handed over of it may be in the log: the
@@ -78,7 +78,7 @@ class Outbox:
         self._keys: list[bytes | None] = []
         self._bytes = 0
         self._batches: Final[deque[Batch]] = deque()
-        """Those that have not ended. Only the first one may be on its way."""
+        """Those that have not ended. Only the first one may be in flight."""
 
     @property
     def idle(self) -> bool:
@@ -94,7 +94,7 @@ class Outbox:
     ) -> None:
         """Add records to the next batch. `size`: their bytes, as the node counts them.
 
-        `batch_bytes`: the most that a batch may have in Kafka. The batch is a new one if there is no room.
+        `batch_bytes`: the most that a batch may have in Kafka. If they do not fit, the batch is a new one.
         """
         assert len(values) == len(keys) > 0
         after = self._bytes + size + RECORD_BYTES * (len(self._values) + len(values))
@@ -138,7 +138,7 @@ class Outbox:
         """Note the report on the last record of a batch. Returns the batches that ended, in order."""
         if batch._ended:
             return []
-        assert batch is self._batches[0], "only the first one is on its way"
+        assert batch is self._batches[0], "only the first one is in flight"
         if failure is not None:
             return self._fail(StorageError(f"the events may not be in Kafka: {failure}"))
         assert batch.handed == len(batch), "the last record was handed over"

@@ -69,7 +69,7 @@ class BatchProducer(Protocol):
         """Wait for reports, and pass them on. Without a thread in `wait`."""
 
     def purge(self) -> None:
-        """Report all records as failed that were not delivered. Those on their way may be stored."""
+        """Report all records as failed that were not delivered. Those in flight may be stored."""
 
     def __len__(self) -> int:
         """How many records have no report."""

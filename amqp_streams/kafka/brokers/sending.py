@@ -96,7 +96,7 @@ class Sender:
         self._unsent[partition] = None
 
     def send(self) -> None:
-        """Hand over what was appended to partitions of which nothing is on its way: one batch for each."""
+        """Hand over what was appended to partitions of which nothing is in flight: one batch for each."""
         self._waiting.update(self._unsent)
         self._unsent.clear()
         self._hand_over()

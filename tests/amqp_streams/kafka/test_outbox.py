@@ -41,7 +41,7 @@ def test_everything_that_was_appended_before_is_one_batch() -> None:
     assert (outbox.idle, outbox.pending_bytes, outbox.sequence) == (True, 0, 1)
 
 
-def test_what_is_appended_while_a_batch_is_on_its_way_is_the_next_one() -> None:
+def test_what_is_appended_while_a_batch_is_in_flight_is_the_next_one() -> None:
     outbox = Outbox()
     append(outbox, b"a")
     first = one(outbox)
@@ -161,7 +161,7 @@ class Sending(RuleBasedStateMachine):
         batch = self.outbox.next_to_hand()
         if batch is None:
             return
-        assert self.flying is None, "one batch is on its way at a time"
+        assert self.flying is None, "one batch is in flight at a time"
         rest = batch.values[batch.handed :]
         taken = data.draw(st.integers(0, len(rest)))
         reason = data.draw(st.sampled_from([FULL, FULL, FULL, "broken"]))

@@ -88,7 +88,7 @@ def test_keys_and_empty_values_arrive(sending: Sending) -> None:
     assert stored(sending.servers, partition, 2) == [(b"key", b""), (None, b"v")]
 
 
-def test_what_is_sent_while_a_batch_is_on_its_way_is_the_next_one_and_in_order(
+def test_what_is_sent_while_a_batch_is_in_flight_is_the_next_one_and_in_order(
     sending: Sending,
 ) -> None:
     partition = SendingPartition("t", 1)
