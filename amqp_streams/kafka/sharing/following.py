@@ -8,7 +8,7 @@ a home that decided with the old states must fence and load again.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
 from amqp_streams.kafka.brokers.taking import Place
 from amqp_streams.kafka.sharing.followed import Changes, FollowedStates
 from amqp_streams.kafka.sharing.reading import Brought, StateReader
-from amqp_streams.kafka.sharing.state_topic import REMOVED_MS, problems
+from amqp_streams.kafka.sharing.state_topic import REMOVED_MS, STATES, problems
 
 LOOK_S: Final = 2.0
 """The time between two looks at the topic."""
@@ -35,17 +35,21 @@ FORGOTTEN_MS: Final = REMOVED_MS // 2
 log = logging.getLogger("amqp_streams.kafka")
 
 Loaded: TypeAlias = Callable[[Mapping[str, bytes] | StorageError], None]
+Reached: TypeAlias = Callable[[StorageError | None], None]
 
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """`end`: the number that must be reached; None: it is not known yet, because of `why`.
+    """`who`: asks for it. `reached`: called when everything was read, or with the reason why it was not.
+
+    `end`: the number that must be reached; None: it is not known yet, because of `why`.
 
     `ask_ms`: when to ask again; None: an answer is awaited.
     """
 
     bucket: int
-    answered: Loaded
+    who: Hashable
+    reached: Reached
     until_ms: int
     end: int | None = None
     ask_ms: int | None = None
@@ -55,8 +59,9 @@ class _Load:
 class StateFollower:
     """All public methods are called on the event loop's thread.
 
-    `found`: the topic. `on_changes`: gets the records of a bucket in their order. `on_lost`: gets buckets
-    whose states in memory were not those of the topic, and why. `boot_ms`: reads CLOCK_BOOTTIME.
+    `found`: the topic. `what` it has, for messages. `on_changes`: gets the records of a bucket in their
+    order. `on_lost`: gets buckets whose states in memory were not those of the topic, and why. `boot_ms`:
+    reads CLOCK_BOOTTIME.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class StateFollower:
         found: FoundTopic,
         *,
         weak: bool = False,
+        what: str = STATES,
         loop_call: Callable[..., object],
         boot_ms: Callable[[], int],
         on_changes: Callable[[int, Changes], None],
@@ -79,12 +85,13 @@ class StateFollower:
         self._administration: Final = administration
         self._id = found.id
         self._weak: Final = weak
+        self._what: Final = what
         self._loop_call: Final = loop_call
         self._boot_ms: Final = boot_ms
         self._on_changes: Final = on_changes
         self._on_lost: Final = on_lost
         self._look_s: Final = look_s
-        self._loads: Final[dict[int, _Load]] = {}
+        self._loads: Final[dict[tuple[int, Hashable], _Load]] = {}
         self._full: Final[dict[int, int]] = {}
         """Of full buckets, when they are read again."""
         self._away = ""
@@ -109,8 +116,8 @@ class StateFollower:
     def problems(self) -> tuple[str, ...]:
         """What is wrong now, in words; empty if nothing is."""
         full = [
-            f"bucket {number} of topic {self.topic!r} is too large: {bucket.full}. Its groups and cursors"
-            " have no home until some are deleted"
+            f"bucket {number} of topic {self.topic!r} is too large: {bucket.full}. Its {self._what} cannot be"
+            " used until some are deleted"
             for number, bucket in enumerate(self.states.buckets)
             if bucket.full
         ]
@@ -119,7 +126,15 @@ class StateFollower:
 
     def load(self, bucket: int, answered: Loaded) -> None:
         """Answer with the states of a bucket: see the module. A load of the same bucket before is dropped."""
-        load = self._loads[bucket] = _Load(bucket, answered, self._boot_ms() + LOAD_MS)
+
+        def reached(failure: StorageError | None) -> None:
+            answered(dict(self.states.buckets[bucket].values) if failure is None else failure)
+
+        self.reach(bucket, None, reached)
+
+    def reach(self, bucket: int, who: Hashable, reached: Reached) -> None:
+        """Like `load`, without a copy of the states. What `who` has asked of the bucket before is dropped."""
+        load = self._loads[bucket, who] = _Load(bucket, who, reached, self._boot_ms() + LOAD_MS)
         self._ask(load)
 
     def tick(self) -> None:
@@ -160,8 +175,7 @@ class StateFollower:
             if each.changes:
                 self._on_changes(each.bucket, each.changes)
             self._note_full(each.bucket)
-            load = self._loads.get(each.bucket)
-            if load is not None:
+            for load in [load for load in self._loads.values() if load.bucket == each.bucket]:
                 self._answer_if_read(load)
 
     def _begin_again(self, brought: Brought) -> None:
@@ -185,7 +199,7 @@ class StateFollower:
         asked.add_done_callback(partial(self._loop_call, self._asked, load))
 
     def _asked(self, load: _Load, future: "Future[int]") -> None:
-        if self._loads.get(load.bucket) is not load:
+        if not self._waits(load):
             return
         try:
             load.end = future.result()
@@ -195,19 +209,23 @@ class StateFollower:
         else:
             self._answer_if_read(load)
 
+    def _waits(self, load: _Load) -> bool:
+        return self._loads.get((load.bucket, load.who)) is load
+
     def _answer_if_read(self, load: _Load) -> None:
         bucket = self.states.buckets[load.bucket]
-        if load.end is None or bucket.position < load.end:
+        # An answer may have begun another load.
+        if load.end is None or bucket.position < load.end or not self._waits(load):
             return
         if bucket.full:
             why = f"bucket {load.bucket} of topic {self.topic!r} is too large: {bucket.full}"
             self._answer(load, StorageError(why))
         else:
-            self._answer(load, dict(bucket.values))
+            self._answer(load, None)
 
-    def _answer(self, load: _Load, result: Mapping[str, bytes] | StorageError) -> None:
-        del self._loads[load.bucket]
-        load.answered(result)
+    def _answer(self, load: _Load, failure: StorageError | None) -> None:
+        del self._loads[load.bucket, load.who]
+        load.reached(failure)
 
     # -- looks at the topic
 
@@ -256,12 +274,12 @@ class StateFollower:
             self._restart(f"Kafka was not reached for {(now_ms - before_ms) // 3_600_000} hours")
 
     def _judge(self, found: FoundTopic) -> None:
-        wrong = problems(self.topic, found.settings, self._buckets, weak=self._weak)
+        wrong = problems(self.topic, found.settings, self._buckets, weak=self._weak, what=self._what)
         lacks = found.replication
         if lacks.leaderless:
             wrong += (f"{lacks.leaderless} buckets of topic {self.topic!r} have no leader: brokers are lost",)
         if lacks.short:
-            why = "have too few replicas in sync, so their homes cannot commit: brokers are lost"
+            why = "have too few replicas in sync, so nothing can be committed: brokers are lost"
             wrong += (f"{lacks.short} buckets of topic {self.topic!r} {why}",)
         if wrong and wrong != self._wrong:
             log.error("kafka_state_topic_unfit reason=%s", "; ".join(wrong))

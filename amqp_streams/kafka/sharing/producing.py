@@ -1,10 +1,10 @@
-"""[io] The transactional producer of one bucket: it fences the producers before it, and writes states.
+"""[io] Transactional producers: each fences the producers before it. That of a bucket writes states.
 
-Its methods wait for Kafka, so they are called in one thread that is not the event loop's.
+Their methods wait for Kafka, so they are called in one thread that is not the event loop's.
 
-Laws: after `fence`, no producer of the bucket that was opened before can commit. COMMITTED and ABORTED are
-certain. After every other outcome the producer is of no use: fence again with a new one, and read the
-partition before anything is decided.
+Laws: after `fence`, no producer with this transactional id that was opened before can commit. COMMITTED and
+ABORTED are certain. After every other outcome the producer is of no use: fence again with a new one, and read
+what it may have written before anything is decided.
 
 A request to end a transaction that librdkafka repeats could reach the broker after the next transaction has
 begun, and end that one: librdkafka does not use the second version of Kafka's transactions (KIP-890).
@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -75,12 +76,105 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class Failure:
+    """Why a transaction was not committed."""
+
     outcome: Outcome
     reason: str
 
 
-class BucketProducer:
+class TransactionalProducer:
+    """A producer with a transactional id.
+
+    `settings`: those of librdkafka for servers and security, and others. `named`: what it is, for messages.
+    `logger`: takes librdkafka's lines.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        *,
+        transactional_id: str,
+        named: str,
+        logger: logging.Logger = log,
+    ) -> None:
+        self._named: Final = named
+        self._failed: Final[list[KafkaError]] = []
+        given: dict[str, Any] = {**TRANSACTIONAL, **settings, "transactional.id": transactional_id}
+        self._open: Producer | None = Producer(given, logger=logger)
+
+    def fence(self, within_s: float = FENCE_S) -> None:
+        """Fence the producers with this id that were opened before. May be called once.
+
+        Raises:
+            StorageError: Kafka did not answer in time, or does not permit it. It may be done later.
+        """
+        until = monotonic() + within_s
+        try:
+            # Otherwise librdkafka looks for the coordinator before it knows a broker, and again after 0.5 s.
+            self.producer.list_topics(timeout=within_s)
+            self.producer.init_transactions(max(_STEP_S, until - monotonic()))
+        except KafkaException as error:
+            message = f"{self._named} cannot be fenced: {_text(error)}"
+            raise StorageError(message) from error
+
+    def written(self, produce: Callable[[float], None], until: float) -> Failure | None:
+        """Begin a transaction, and write what `produce` writes until then; None: `end` may follow."""
+        self._failed.clear()
+        try:
+            self.producer.begin_transaction()
+            produce(until)
+            left = self.producer.flush(max(0.0, until - monotonic()))
+        except _ERRORS as error:
+            return self._abort(error, until)
+        if self._failed:
+            return self._abort(KafkaException(self._failed[0]), until)
+        if left:
+            return Failure(Outcome.UNKNOWN, f"Kafka did not answer about {left} records in time")
+        return None
+
+    def end(self, until: float) -> Failure | None:
+        """Commit the open transaction; None: it is committed."""
+        began = monotonic()
+        try:
+            self.producer.commit_transaction(max(_STEP_S, until - began))
+        except _ERRORS as error:
+            return _given_up(error)
+        return _doubted("commit", monotonic() - began)
+
+    def close(self) -> None:
+        """End the producer. An open transaction stays open until the next fence."""
+        producer, self._open = self._open, None
+        if producer is not None:
+            producer.purge(blocking=False)
+            # The last reference ends the producer. Its own `close` would first abort the transaction, and
+            # wait for the answer: the request could come after the next transaction has begun.
+            del producer
+
+    @property
+    def producer(self) -> Producer:
+        """The producer of librdkafka, which is open."""
+        assert self._open is not None, "the producer is closed"
+        return self._open
+
+    def reported(self, error: KafkaError | None, _message: Message) -> None:
+        """The report on a record."""
+        if error is not None:
+            self._failed.append(error)
+
+    def _abort(self, cause: Exception, until: float) -> Failure:
+        """Abort after Kafka has refused a record: nothing of the transaction is ever read."""
+        began = monotonic()
+        if _outcome(cause) is Outcome.FENCED:
+            return _given_up(cause)
+        try:
+            self.producer.abort_transaction(max(_STEP_S, until - began))
+        except _ERRORS as error:
+            return _given_up(error)
+        return _doubted("abort", monotonic() - began) or Failure(Outcome.ABORTED, _text(cause))
+
+
+class BucketProducer(TransactionalProducer):
     """A producer of a bucket's partition in the state topic.
 
     `settings`: those of librdkafka for servers and security. `boot_ms`: reads CLOCK_BOOTTIME.
@@ -98,24 +192,8 @@ class BucketProducer:
         self._topic: Final = topic
         self._bucket: Final = bucket
         self._boot_ms: Final = boot_ms
-        self._failed: Final[list[KafkaError]] = []
-        given: dict[str, Any] = {**settings, **TRANSACTIONAL, "transactional.id": transactional_id}
-        self._open: Producer | None = Producer(given, logger=log)
-
-    def fence(self, within_s: float = FENCE_S) -> None:
-        """Fence the producers of this bucket that were opened before. May be called once.
-
-        Raises:
-            StorageError: Kafka did not answer in time, or does not permit it. It may be done later.
-        """
-        until = monotonic() + within_s
-        try:
-            # Otherwise librdkafka looks for the coordinator before it knows a broker, and again after 0.5 s.
-            self._producer.list_topics(timeout=within_s)
-            self._producer.init_transactions(max(_STEP_S, until - monotonic()))
-        except KafkaException as error:
-            message = f"bucket {self._bucket} of topic {self._topic!r} cannot be fenced: {_text(error)}"
-            raise StorageError(message) from error
+        named = f"bucket {bucket} of topic {topic!r}"
+        super().__init__(settings, transactional_id=transactional_id, named=named)
 
     def commit(self, changes: Mapping[str, bytes | None], within_s: float = COMMIT_S) -> Ended:
         """Write records, and wait for the outcome. None as a value removes the key.
@@ -133,95 +211,49 @@ class BucketProducer:
             written = True
         return Ended(Outcome.COMMITTED, began_ms)
 
-    def write(self, changes: Mapping[str, bytes | None], until: float) -> _Failure | None:
+    def write(self, changes: Mapping[str, bytes | None], until: float) -> Failure | None:
         """Begin a transaction, and write its records; None: `end` may follow. `until`: of `monotonic`."""
-        self._failed.clear()
-        try:
-            self._producer.begin_transaction()
-            for key, value in changes.items():
-                self._produce(key.encode(), value, until)
-            left = self._producer.flush(max(0.0, until - monotonic()))
-        except _ERRORS as error:
-            return self._abort(error, until)
-        if self._failed:
-            return self._abort(KafkaException(self._failed[0]), until)
-        if left:
-            return _Failure(Outcome.UNKNOWN, f"Kafka did not answer about {left} records in time")
-        return None
+        return self.written(partial(self._produce, changes), until)
 
-    def end(self, until: float) -> _Failure | None:
-        """Commit the open transaction; None: it is committed."""
-        began = monotonic()
-        try:
-            self._producer.commit_transaction(max(_STEP_S, until - began))
-        except _ERRORS as error:
-            return _given_up(error)
-        return _doubted("commit", monotonic() - began)
+    def _produce(self, changes: Mapping[str, bytes | None], until: float) -> None:
+        for key, value in changes.items():
+            self._produce_one(key.encode(), value, until)
 
-    def close(self) -> None:
-        """End the producer. An open transaction stays open until the next fence."""
-        producer, self._open = self._open, None
-        if producer is not None:
-            producer.purge(blocking=False)
-            # The last reference ends the producer. Its own `close` would first abort the transaction, and
-            # wait for the answer: the request could come after the next transaction has begun.
-            del producer
-
-    @property
-    def _producer(self) -> Producer:
-        assert self._open is not None, "the producer is closed"
-        return self._open
-
-    def _produce(self, key: bytes, value: bytes | None, until: float) -> None:
+    def _produce_one(self, key: bytes, value: bytes | None, until: float) -> None:
         while True:
             try:
-                self._producer.produce(
-                    self._topic, value, key, partition=self._bucket, on_delivery=self._reported
+                self.producer.produce(
+                    self._topic, value, key, partition=self._bucket, on_delivery=self.reported
                 )
             except BufferError:
                 # Reports make room.
-                self._producer.poll(_STEP_S)
+                self.producer.poll(_STEP_S)
                 if monotonic() > until:
                     raise
             else:
                 return
 
-    def _reported(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            self._failed.append(error)
-
-    def _abort(self, cause: Exception, until: float) -> _Failure:
-        """Abort after Kafka has refused a record: nothing of the transaction is ever read."""
-        began = monotonic()
-        if _outcome(cause) is Outcome.FENCED:
-            return _given_up(cause)
-        try:
-            self._producer.abort_transaction(max(_STEP_S, until - began))
-        except _ERRORS as error:
-            return _given_up(error)
-        return _doubted("abort", monotonic() - began) or _Failure(Outcome.ABORTED, _text(cause))
-
 
 _ERRORS: Final = (KafkaException, BufferError, SystemError)
-"""What calls of a producer raise. confluent-kafka raises a fatal error while it calls `_reported`, which
+"""What calls of a producer raise. confluent-kafka raises a fatal error while it calls `reported`, which
 Python reports as a SystemError whose cause is the error.
 """
 
 
-def _doubted(what: str, took_s: float) -> _Failure | None:
+def _doubted(what: str, took_s: float) -> Failure | None:
     if took_s < SURE_S:
         return None
-    return _Failure(
+    return Failure(
         Outcome.UNKNOWN, f"Kafka took {took_s:.1f} s to {what}, so the request may have been repeated"
     )
 
 
-def _given_up(error: Exception) -> _Failure:
+def _given_up(error: Exception) -> Failure:
     outcome = _outcome(error)
     if outcome is Outcome.FENCED:
         text = f"another node has fenced this one, or a transaction took too long ({_text(error)})"
-        return _Failure(outcome, text)
-    return _Failure(outcome, f"the outcome of a transaction is not known: {_text(error)}")
+        return Failure(outcome, text)
+    return Failure(outcome, f"the outcome of a transaction is not known: {_text(error)}")
 
 
 def _outcome(error: Exception) -> Outcome:

@@ -18,6 +18,9 @@ SEGMENT_MS: Final = 600_000
 REMOVED_MS: Final = 86_400_000
 """How long the record that removes a key is kept, so that each reader gets it."""
 
+STATES: Final = "groups and cursors"
+"""What the state topic has."""
+
 log = logging.getLogger("amqp_streams.kafka")
 
 
@@ -36,8 +39,10 @@ def state_configuration(replicas: int) -> dict[str, str]:
     }
 
 
-def problems(topic: str, settings: TopicSettings, buckets: int, *, weak: bool) -> tuple[str, ...]:
-    """Why this topic cannot have the states of nodes; empty if it can."""
+def problems(
+    topic: str, settings: TopicSettings, buckets: int, *, weak: bool, what: str = STATES
+) -> tuple[str, ...]:
+    """Why this topic cannot have the states of `what`; empty if it can."""
     found = []
     if settings.partitions != buckets:
         found.append(f"it has {settings.partitions} partitions, and must have {buckets}")
@@ -47,13 +52,19 @@ def problems(topic: str, settings: TopicSettings, buckets: int, *, weak: bool) -
         found.append(f"its max.message.bytes is {settings.message_bytes} (at least {RECORD_BYTES_MAX})")
     if not weak:
         found += weaknesses(settings)
-    return tuple(f"topic {topic!r} cannot have the states of groups and cursors: {each}" for each in found)
+    return tuple(f"topic {topic!r} cannot have the states of {what}: {each}" for each in found)
 
 
 def find_or_create(
-    administration: Administration, topic: str, buckets: int, *, replicas: int, weak: bool
+    administration: Administration,
+    topic: str,
+    buckets: int,
+    *,
+    replicas: int,
+    weak: bool,
+    what: str = STATES,
 ) -> FoundTopic:
-    """The state topic. Waits for Kafka.
+    """The state topic of `what`. Waits for Kafka.
 
     Raises:
         StorageError: Kafka does not answer or refuses to create it, or the topic has other settings.
@@ -67,7 +78,7 @@ def find_or_create(
             found = administration.await_topic(topic)
         else:
             log.info("kafka_state_topic_created topic=%s partitions=%s replicas=%s", topic, buckets, replicas)
-    wrong = problems(topic, found.settings, buckets, weak=weak)
+    wrong = problems(topic, found.settings, buckets, weak=weak, what=what)
     if wrong:
         message = f"{'; '.join(wrong)}. Change its settings with Kafka's tools, or use another kafka.prefix"
         raise StorageError(message)

@@ -115,7 +115,7 @@ def test_a_load_waits_for_a_transaction_that_is_open(
     producer, until = producers.fenced(bucket), time.monotonic() + 60
     assert producer.write({"open": b"1"}, until) is None
     answers = following.begin(bucket)
-    following.await_that(lambda: following.follower._loads[bucket].end is not None)
+    following.await_that(lambda: following.follower._loads[bucket, None].end is not None)
     assert not answers
     assert producer.end(until) is None
     following.await_that(lambda: bool(answers))
@@ -214,9 +214,7 @@ def test_lost_brokers_are_a_problem_in_words(following: Following, topic: FoundT
     following.follower._looked(replace(topic, replication=Replication(leaderless=2, short=3)))
     two, three = following.follower.problems
     assert two == f"2 buckets of topic {topic.name!r} have no leader: brokers are lost"
-    assert three.startswith(
-        f"3 buckets of topic {topic.name!r} have too few replicas in sync, so their homes"
-    )
+    assert three.startswith(f"3 buckets of topic {topic.name!r} have too few replicas in sync, so nothing")
     following.await_that(lambda: not following.follower.problems)
 
 
@@ -286,7 +284,7 @@ def test_a_bucket_that_is_too_large_has_no_home_and_is_read_again_later(
     assert isinstance(answer, StorageError)
     assert str(answer) == f"bucket 0 of topic {own.name!r} is too large: it has 3 keys (at most 2)"
     (words,) = following.follower.problems
-    assert words.endswith("Its groups and cursors have no home until some are deleted")
+    assert words.endswith("Its groups and cursors cannot be used until some are deleted")
     assert producer.commit({"a": None}).outcome is Outcome.COMMITTED
     following.ahead_ms += FULL_MS
     following.await_that(lambda: not following.follower.problems)
