@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim simhomes clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop cluster chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
+.PHONY: help setup run demo crash sim simhomes simnumbered clusters fuzz sanitize schemathesis interop scenarios test heavy simgateway check docs installs release dist deb format reference man reconnecting peers kafka kafka-stop cluster chaos kafka-failures kafka-spec bench sparkbench soak scale flat attack mixed mutants connections groups clean browser vendored
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -111,6 +111,9 @@ simhomes: setup  ## simulate SEEDS times several nodes on Kafka that share consu
 
 MUTANTS ?=
 MUTANT_ARGS ?=
+simnumbered: setup  ## simulate SEEDS times idempotent producers on several nodes on Kafka, while Kafka, networks and processes fail (SEED=n repeats one run and prints what happens; STATE=FILE continues)
+	$(BIN)/python -m tests.simulation.runner --numbered $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
+
 mutants: setup  ## bring back each fixed fault, one at a time, and show which suite finds it (MUTANTS="name name" MUTANT_ARGS="--suite sim --cheapest --missing")
 	$(BIN)/python -m mutants run $(MUTANTS) $(MUTANT_ARGS)
 

@@ -110,6 +110,11 @@ def stored_id(user: str | None, producer: str) -> str:
     return f"{_SEPARATOR}{_SEPARATOR}{sha256(joined.encode()).hexdigest()}"
 
 
+def home_of(name: str, log: StoredLog) -> int:
+    """The partition of the events without a hint of the producer that gave this id."""
+    return partition_of_key(name, len(log.partitions))
+
+
 class Numbering:
     """All links of idempotent producers, and their events in flight to the disk.
 
@@ -136,16 +141,32 @@ class Numbering:
     # -- links
 
     def attach(
-        self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None
+        self,
+        log: StoredLog,
+        name: str,
+        bound: Partition | None,
+        *,
+        user: str | None = None,
+        home: int | None = None,
+        durable: bool = False,
     ) -> Numbered:
-        """Record that a link of this user's producer was attached."""
+        """Record that a link of this user's producer was attached. `home`: None: its name selects it.
+
+        `durable`: events in flight may be refused, so they do not count in the highest number.
+        """
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1
         # By the producer's name: its repetitions reach the same partition, also after it attached again.
-        home = partition_of_key(name, len(log.partitions)) if bound is None else bound.index
-        reached = [self._reached(partition, producer) for partition in log.partitions]
-        highest = max(reached)
+        if bound is not None:
+            home = bound.index
+        elif home is None:
+            home = home_of(name, log)
+        if durable:
+            known = [partition.producers.get(producer) for partition in log.partitions]
+            highest = max([-1 if each is None else each.sequence for each in known])
+        else:
+            highest = max([self._reached(partition, producer) for partition in log.partitions])
         return Numbered(producer, name, log.incarnation, home, highest if highest >= 0 else None)
 
     def detach(self, numbered: Numbered) -> None:

@@ -4,6 +4,7 @@
     python -m tests.simulation.runner --seeds 100000 --state seeds.json
     python -m tests.simulation.runner --seed 7
     python -m tests.simulation.runner --homes --seeds 10000
+    python -m tests.simulation.runner --numbered --seeds 10000
 
 A seed that fails prints the command that repeats it; with `--seed`, the story of the run is printed. With
 `--state`, a call that was stopped leaves what it has counted in a file, and the next call goes on there.
@@ -25,6 +26,7 @@ from typing import Protocol
 
 from tests.simulation.homes.world import World as HomesWorld
 from tests.simulation.machine.budget import cpu_budget
+from tests.simulation.numbered.world import World as NumberedWorld
 from tests.simulation.world import World
 
 TESTS = 20
@@ -47,8 +49,12 @@ class Simulated(Protocol):
         """What happened, by name."""
 
 
-WORLDS: dict[str, Callable[..., Simulated]] = {"node": World, "homes": HomesWorld}
-"""A whole node with its clients; several nodes on Kafka that share groups."""
+WORLDS: dict[str, Callable[..., Simulated]] = {
+    "node": World,
+    "homes": HomesWorld,
+    "numbered": NumberedWorld,
+}
+"""A whole node with its clients; several nodes on Kafka that share groups, or idempotent producers."""
 
 Result = tuple[int, Counter[str], list[str]]
 """Of a part: how many seeds, what happened, and the failures."""
@@ -199,6 +205,13 @@ def main() -> int:
         const="homes",
         default="node",
         help="several nodes on Kafka that share groups, instead of one whole node",
+    )
+    parser.add_argument(
+        "--numbered",
+        dest="kind",
+        action="store_const",
+        const="numbered",
+        help="idempotent producers on several nodes on Kafka, instead of one whole node",
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args()

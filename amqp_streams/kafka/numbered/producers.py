@@ -1,0 +1,255 @@
+"""All idempotent producers of a node: how many, which are given up, and which are forgotten. Pure.
+
+Laws: at most `limit` producers are in use at once, so their threads are bounded. A bucket remembers at most
+`remembered` producers and `bytes_max` bytes, so an abuser makes producers be forgotten, and nothing else
+fail. A producer with a link at this node is not forgotten.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.kafka.numbered.forgetting import Forgetting
+from amqp_streams.kafka.numbered.producing import (
+    LINGER_MS,
+    Effect,
+    NumberedProducer,
+    Outcome,
+    Phase,
+)
+from amqp_streams.kafka.numbered.records import ProducerKey, ProducerRecord, decoded, key_of
+
+BYTES_MAX: Final = 12 << 20
+"""Of the records of a bucket in memory. Beyond it, producers are forgotten, and get no more partitions."""
+FORGETTING_MAX: Final = 16
+"""How many producers are forgotten at once."""
+
+
+class Producers:
+    """`node`: the id of this process. `values`: the records of a bucket, the oldest first. `size`: its bytes.
+
+    The shell performs `effects` in their order.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        limit: int,
+        remembered: int,
+        values: Callable[[int], Mapping[str, bytes]],
+        size: Callable[[int], int] = lambda _bucket: 0,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        self.effects: Final[list[Effect]] = []
+        self.producers: Final[dict[ProducerKey, NumberedProducer]] = {}
+        self.limit = limit
+        self._node: Final = node
+        self._remembered: Final = remembered
+        self._values: Final = values
+        self._size: Final = size
+        self._bytes_max: Final = bytes_max
+        self._attempts: Final = count()
+        self._forgetting: Final[dict[ProducerKey, Forgetting]] = {}
+
+    @property
+    def in_use(self) -> int:
+        """How many producers cannot be given up now."""
+        return sum(not each.idle for each in self.producers.values())
+
+    # -- from the node
+
+    def open(self, key: ProducerKey, home: int, now_ms: int) -> None:
+        """An attach waits for `Opened`. `home`: for a producer that is not known yet.
+
+        Raises:
+            PeerError: too many producers are in use.
+        """
+        forgetting = self._forgetting.get(key)
+        if forgetting is not None:
+            forgetting.end()
+            self._proceed(now_ms)
+        producer = self.producers.get(key)
+        if producer is None:
+            self._make_room(now_ms)
+            producer = NumberedProducer(key, self._node, home, self.effects, self._attempts, now_ms)
+            victim = self._victim(key)
+            self.producers[key] = producer
+            if victim is not None:
+                producer.wait()
+                found = self._values(victim.bucket)[victim.state]
+                made = Forgetting(victim, found, producer, self.effects, self._attempts, now_ms)
+                self._forgetting[victim] = made
+                return
+        elif any(each.then is producer for each in self._forgetting.values()):
+            producer.wait()
+            return
+        producer.open(now_ms)
+        self._sweep()
+
+    def attach(self, key: ProducerKey) -> NumberedProducer:
+        """A link is attached.
+
+        Raises:
+            StorageError: the producer was lost since it was opened.
+        """
+        producer = self.producers.get(key)
+        if producer is None or not producer.opened:
+            message = f"producer {key.producer!r} was lost while it was attached: attach again"
+            raise StorageError(message)
+        producer.links += 1
+        return producer
+
+    def detach(self, producer: NumberedProducer, now_ms: int) -> None:
+        """A link has ended."""
+        producer.links -= 1
+        producer.used_ms = now_ms
+        assert producer.links >= 0
+
+    def commit(self, producer: NumberedProducer, now_ms: int) -> None:
+        """See `NumberedProducer.commit`."""
+        producer.commit(now_ms)
+        self._sweep()
+
+    def require_room(self, producer: NumberedProducer, partition: int) -> None:
+        """Refuse events for a partition that the record of the producer cannot name any more.
+
+        Raises:
+            PeerError: the records of the bucket have too many bytes.
+        """
+        bucket = producer.key.bucket
+        if partition not in producer.record.reached and self._size(bucket) >= self._bytes_max:
+            description = (
+                f"the numbers of all producers in bucket {bucket} need more than {self._bytes_max} bytes"
+            )
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}: send to fewer partitions")
+
+    def lose(self, incarnation: str, reason: str) -> None:
+        """A log was deleted."""
+        for key, producer in tuple(self.producers.items()):
+            if key.incarnation == incarnation:
+                producer.give_up(reason)
+        self._sweep()
+
+    def lose_buckets(self, buckets: frozenset[int], reason: str) -> None:
+        """What was read of these buckets is not what Kafka has: read them again."""
+        for key, producer in tuple(self.producers.items()):
+            if key.bucket in buckets:
+                producer.give_up(reason)
+        self._sweep()
+
+    def give_up(self, reason: str) -> None:
+        """The node stops."""
+        for producer in tuple(self.producers.values()):
+            producer.give_up(reason)
+        for forgetting in self._forgetting.values():
+            forgetting.end(reason)
+        self._forgetting.clear()
+        self._sweep()
+
+    def tick(self, now_ms: int) -> None:
+        """Called several times a second."""
+        for producer in tuple(self.producers.values()):
+            producer.tick(now_ms)
+            if producer.idle and now_ms - producer.used_ms >= LINGER_MS:
+                producer.leave()
+        for forgetting in self._forgetting.values():
+            forgetting.tick(now_ms)
+        self._proceed(now_ms)
+
+    # -- from Kafka
+
+    def fenced(self, key: ProducerKey, attempt: int, failure: str | None, now_ms: int) -> None:
+        """See `NumberedProducer.fenced`."""
+        if (producer := self.producers.get(key)) is not None:
+            producer.fenced(attempt, failure, now_ms)
+        if (forgetting := self._forgetting.get(key)) is not None:
+            forgetting.fenced(attempt, failure)
+        self._proceed(now_ms)
+
+    def read(self, key: ProducerKey, attempt: int, failure: str | None, now_ms: int) -> None:
+        """The bucket was read, or why not."""
+        value = self._values(key.bucket).get(key.state)
+        if (producer := self.producers.get(key)) is not None:
+            producer.read(attempt, failure or self._record(key, value), now_ms)
+        if (forgetting := self._forgetting.get(key)) is not None:
+            forgetting.read(attempt, failure, value)
+        self._proceed(now_ms)
+
+    def ended(self, key: ProducerKey, attempt: int, outcome: Outcome, reason: str, now_ms: int) -> None:
+        """See `NumberedProducer.ended`."""
+        if (producer := self.producers.get(key)) is not None:
+            producer.ended(attempt, outcome, reason, now_ms)
+        if (forgetting := self._forgetting.get(key)) is not None:
+            forgetting.ended(attempt, outcome, reason)
+        self._proceed(now_ms)
+
+    def followed(self, state: str, value: bytes | None) -> None:
+        """A record was read from the topic; None: it was removed."""
+        key = key_of(state)
+        producer = None if key is None else self.producers.get(key)
+        if key is not None and producer is not None:
+            record = self._record(key, value)
+            # Only another node can have written what this version cannot read.
+            producer.followed(ProducerRecord("", 0) if isinstance(record, str) else record)
+            self._sweep()
+
+    # -- private
+
+    def _record(self, key: ProducerKey, value: bytes | None) -> ProducerRecord | str | None:
+        try:
+            return None if value is None else decoded(key.state, value)
+        except StorageError as error:
+            return str(error)
+
+    def _make_room(self, now_ms: int) -> None:
+        if len(self.producers) < self.limit:
+            return
+        idle = [each for each in self.producers.values() if each.idle]
+        # Those that leave give their threads back in a moment.
+        leaving = sum(each.phase is Phase.LEAVING for each in self.producers.values())
+        if not idle and not leaving:
+            text = f"this node has {self.limit} idempotent producers, all in use: attach to another node,"
+            remedy = f"{text} detach some, or raise kafka.numbered"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, remedy)
+        if idle:
+            min(idle, key=lambda each: each.used_ms).leave()
+        self._proceed(now_ms)
+
+    def _victim(self, key: ProducerKey) -> ProducerKey | None:
+        """The producer that must be forgotten so that this one fits; None: it fits, or is known.
+
+        Raises:
+            PeerError: all that are known are in use here.
+        """
+        values = self._values(key.bucket)
+        full = len(values) >= self._remembered or self._size(key.bucket) >= self._bytes_max
+        if key.state in values or not full:
+            return None
+        for state in values:
+            found = key_of(state)
+            if found is not None and found not in self.producers and found not in self._forgetting:
+                if len(self._forgetting) < FORGETTING_MAX:
+                    return found
+                break
+        text = f"{self._remembered} producers are known (limits.producers), and none can be forgotten now"
+        raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{text}: attach again")
+
+    def _proceed(self, now_ms: int) -> None:
+        """Let producers begin for which others were forgotten, and drop those that are over."""
+        for key, forgetting in tuple(self._forgetting.items()):
+            if not forgetting.over:
+                continue
+            del self._forgetting[key]
+            if forgetting.failure is None:
+                forgetting.then.begin(now_ms)
+            else:
+                reason = f"producer {key.producer!r} cannot be forgotten for it: {forgetting.failure}"
+                forgetting.then.give_up(reason)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        for key in [key for key, each in self.producers.items() if each.phase is Phase.OVER]:
+            del self.producers[key]

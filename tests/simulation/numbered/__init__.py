@@ -1,0 +1,1 @@
+"""Simulation of idempotent producers on several nodes on Kafka."""
