@@ -5,7 +5,8 @@ brokers; the node with a data directory; RabbitMQ's quorum queues, if `make peer
 processes share the cores of this machine. Prints a table with ratios, and with `--json FILE` writes the
 figures. The exit status is 0 if everything that is installed was measured.
 
-    --parts batched,one,paced,far    what is measured: in batches, one by one, latency, far readers
+    --parts batched,one,paced,far,numbered    what is measured: in batches, one by one, latency, far readers,
+                                              idempotent producers beside plain ones
     --against FOLDER                 another source tree: its nodes are measured as well
 """
 
@@ -22,13 +23,13 @@ from confluent_kafka import KafkaException
 
 from bench import load
 from bench.compare.figures import short
-from bench.kafka_store import cells
+from bench.kafka_store import cells, numbered
 from bench.kafka_store.cells import IN_BATCHES, ONE_BY_ONE, Cell
 from bench.kafka_store.products import COUNTS, DIRECT, KAFKA, PRODUCTS, RABBIT, RATE, Bench, Found, Plan, tell
 from bench.products import kafka_cluster
 from bench.run import machine
 
-PARTS: Final = ("batched", "one", "paced", "far")
+PARTS: Final = ("batched", "one", "paced", "far", "numbered")
 GOALS: Final = {(IN_BATCHES, DIRECT): 0.7, (ONE_BY_ONE, RABBIT): 1.5}
 """The least ratio of the node on Kafka to another."""
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paced="paced" in options.parts,
         readers=options.readers if "far" in options.parts else (),
         backlog=options.backlog,
+        numbered="numbered" in options.parts,
     )
     with tempfile.TemporaryDirectory(prefix="kafka-store-") as name:
         bench = Bench(plan, Path(name))
@@ -92,6 +94,8 @@ def table(found: Found, chosen: Sequence[Cell]) -> str:
     for product, milliseconds in found.latencies.items():
         words = ", ".join(f"{name} {value} ms" for name, value in milliseconds.items() if name != "n")
         lines += ["", f"{product}, {RATE} events a second: {words}"]
+    if found.producers:
+        lines += numbered.table(found.producers)
     return "\n".join([*lines, "", *(shares.words() for shares in found.shares)])
 
 
@@ -104,6 +108,7 @@ def _plain(found: Found) -> dict[str, object]:
         ],
         "latencies_ms": found.latencies,
         "far": [asdict(shares) for shares in found.shares],
+        "numbered": {kind: asdict(sent) for kind, sent in found.producers.items()},
         "failures": found.failures,
     }
 

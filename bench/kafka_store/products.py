@@ -16,7 +16,7 @@ from bench import load
 from bench.amqp.processes import cpu_and_rss, wait_quiet
 from bench.amqp.rabbit import Rabbit, rabbit_class
 from bench.amqp.targets import Options
-from bench.kafka_store import cells, far
+from bench.kafka_store import cells, far, numbered
 from bench.kafka_store.cells import IN_BATCHES, ONE_BY_ONE, Cell, Figure
 from bench.process import usage
 from bench.products import kafka_broker, kafka_cluster
@@ -53,6 +53,7 @@ class Plan:
     paced: bool
     readers: Sequence[int]
     backlog: int
+    numbered: bool = False
 
     def count(self, cell: Cell) -> int:
         """The events of a run of a cell."""
@@ -66,6 +67,7 @@ class Found:
     figures: dict[tuple[str, Cell], list[Figure]] = field(default_factory=dict)
     latencies: dict[str, Mapping[str, float]] = field(default_factory=dict)
     shares: list[far.Shares] = field(default_factory=list)
+    producers: dict[str, numbered.Sent] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def note(self, product: str, cell: Cell, measure: Callable[[], Figure]) -> None:
@@ -104,7 +106,7 @@ class Bench:
             pairs = len(plan.cells) // 2
             names = [f"e{number}" for number in range(plan.rounds * pairs)]
             far_logs = [f"far{readers}" for readers in plan.readers]
-            logs = [f"{name}:1" for name in ("warm", "paced", *far_logs, *names)]
+            logs = [f"{name}:1" for name in ("warm", "paced", "numbered", *far_logs, *names)]
             with ExitStack() as stack:
                 node = running(self._folder / "kafka", logs=logs, kafka=cluster.servers)
                 server = stack.enter_context(node)
@@ -123,6 +125,8 @@ class Bench:
                     self._paced(KAFKA, server.url, "paced")
                     _topic(admin, "direct.paced")
                     self._paced_directly(cluster)
+                if plan.numbered:
+                    found.producers |= numbered.measure(server.url, "numbered")
                 for readers in plan.readers:
                     found.shares.append(far.measure(server, f"far{readers}", readers, plan.backlog))
 

@@ -7,6 +7,7 @@ import pytest
 from bench.kafka_store.__main__ import table
 from bench.kafka_store.cells import IN_BATCHES, ONE_BY_ONE, Cell, Figure, amqp, direct, generated, median, run
 from bench.kafka_store.far import Shares
+from bench.kafka_store.numbered import Sent
 from bench.kafka_store.products import DIRECT, DIRECTORY, KAFKA, RABBIT, Found
 
 IN = Cell(IN_BATCHES, "in", 100)
@@ -69,3 +70,12 @@ def test_shares_are_described_in_one_line() -> None:
     tail = {"p50": 1.0, "p99": 2.0}
     words = Shares(8, 10.0, 5, 7.0, 9, 56, 0.5, tail, tail).words()
     assert words.startswith("8 far readers for 10 s: 6/s together; each 5 to 9 events, median 7")
+
+
+def test_idempotent_producers_stand_beside_plain_ones() -> None:
+    found = Found()
+    found.producers["plain"] = Sent([100.0, 300.0, 200.0], [5000.0], [1.0, 2.0, 9.0], [3.0])
+    found.producers["numbered"] = Sent([10.0], [4000.0], [20.0], [150.0])
+    lines = table(found, []).splitlines()
+    assert "| plain | 200 | 2.0 ms | 9.0 ms | 5,000 | 3 ms |" in lines
+    assert "| numbered | 10 | 20.0 ms | 20.0 ms | 4,000 | 150 ms |" in lines
