@@ -74,6 +74,15 @@ class KafkaSettings(Settings):
     readers: int = Field(
         default=8, ge=1, le=64, description="Consumers for older events, each with a thread."
     )
+    numbered: int = Field(
+        default=64,
+        ge=1,
+        le=1024,
+        description=(
+            "Idempotent producers that this node has at once, each with a transactional producer and its"
+            " threads."
+        ),
+    )
     tls: bool = Field(default=False, description="Connect to the brokers with TLS.")
     ca: Path | None = Field(
         default=None,

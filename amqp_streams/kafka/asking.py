@@ -30,6 +30,7 @@ class KafkaOptions:
 
     `connection`: the settings of librdkafka for servers and security. `replicas`: of topics that are made.
     `weak`: producers may use topics that can lose accepted events. `message_bytes`: the largest message.
+    `numbered`: the most idempotent producers at once. `remembered`: the most that a bucket remembers.
     """
 
     connection: Mapping[str, object]
@@ -38,6 +39,8 @@ class KafkaOptions:
     weak: bool = False
     readers: int = 8
     message_bytes: int = 16 << 20
+    numbered: int = 64
+    remembered: int = 10_000
 
 
 BEHIND_S: Final = 0.1

@@ -125,7 +125,13 @@ class KafkaPartition:
         formats: Formats = None,
     ) -> None:
         """See `Partition.append`."""
-        assert numbers is None, "numbered producers are refused"
+        assert numbers is None, "see `numbered/partitions.py`"
+        self._room.send(self, *self.records(messages, header_sizes, formats))
+
+    def records(
+        self, messages: Sequence[bytes], header_sizes: bytes, formats: Formats
+    ) -> tuple[Sequence[bytes | PlainRecord], Sequence[bytes | None], int]:
+        """Messages as values or records, with their keys and the bytes of all. Raises like `append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         if self.failure is not None:
             raise self.failure
@@ -135,8 +141,7 @@ class KafkaPartition:
                 message = f"topic {self.place.topic!r} cannot keep message-formats other than 0"
                 raise StorageError(message)
             records = [plain_record(message) for message in messages]
-            self._room.send(self, records, [None] * len(records), size)
-            return
+            return records, [None] * len(records), size
         values = amqp.values(messages, header_sizes, formats)
         if (largest := largest_bytes(values)) > self.message_bytes:
             message = (
@@ -144,7 +149,7 @@ class KafkaPartition:
                 f" ({self.message_bytes} bytes): raise its max.message.bytes"
             )
             raise StorageError(message)
-        self._room.send(self, values, amqp.keys(messages), size)
+        return values, amqp.keys(messages), size
 
     @overload
     def read(self, at: int, bytes_max: int) -> Chunk | None: ...

@@ -7,12 +7,13 @@ and everything else of this store ends with its process.
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Final, assert_never, overload
 
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.kafka.asking import Asking, KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, Extent, Extents
 from amqp_streams.kafka.brokers.comparing import Comparer
@@ -25,6 +26,7 @@ from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.losses import Losses
+from amqp_streams.kafka.numbered.numbers import Numbers
 from amqp_streams.kafka.outbox import BATCH_BYTES, Ended
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.reading.spans import Span
@@ -40,7 +42,7 @@ from amqp_streams.storage.ports import (
     StoredLog,
     StoreFacts,
 )
-from amqp_streams.storage.questions import Create, Delete, Find, Question, Refresh, Update
+from amqp_streams.storage.questions import Create, Delete, Find, OpenProducer, Question, Refresh, Update
 
 _CLOSE_S: Final = 10.0
 
@@ -68,6 +70,7 @@ class KafkaStore:
         )
         self.others: Final = self._catalog.others
         self.others.gone = _gone
+        self.others.attached, self.others.detached = self._attached, self._detached
         self._sending: Final[dict[SendingPartition, KafkaPartition]] = {}
         """Also those of deleted logs, until their appends have ended."""
         self._unsent: Final[dict[KafkaPartition, None]] = {}
@@ -84,6 +87,14 @@ class KafkaStore:
         """See `Store.identity`."""
         extents = self.administration.extents(place for found in topics.values() for place in found.places)
         self._jobs: Final = Jobs(self._call)
+        self._numbers: Final = Numbers(
+            replace(options, connection=connection),
+            self.administration,
+            self._jobs,
+            loop_call=self._call,
+            on_commit=self._committed_numbered,
+            on_taken=self._taken,
+        )
         self._asking: Final = Asking(options, self.administration, self._catalog, self._jobs, self._call)
         plain = options.names.plain
         for missing in sorted(plain - topics.keys()):
@@ -165,13 +176,17 @@ class KafkaStore:
                 return self._jobs.answer(request, question, partial(self._asking.finding, name))
             case Refresh(name):
                 return self._jobs.answer(request, question, partial(self._asking.refreshing, name))
+            case OpenProducer(name):
+                stored = self._catalog.logs.get(name)
+                if stored is None:
+                    message = f"log {name!r} was deleted"
+                    raise LogDeletedError(message)
+                return self._numbers.open(stored, question, request)
             case _:
                 assert_never(question)
 
     def allow_numbers(self) -> None:
-        """See `Store.allow_numbers`."""
-        message = "numbered producers are not available on Kafka"
-        raise StorageError(message)
+        """See `Store.allow_numbers`. Idempotent producers: see `Others.attached`."""
 
     def allow_formats(self) -> None:
         """See `Store.allow_formats`. A record has its format."""
@@ -181,10 +196,11 @@ class KafkaStore:
     @property
     def pending_bytes(self) -> int:
         """See `Store.pending_bytes`."""
-        return self._pending_bytes
+        return self._pending_bytes + self._numbers.pending_bytes
 
     def commit(self) -> None:
         """See `Store.commit`."""
+        self._numbers.commit()
         if not self._unsent:
             return
         unsent = tuple(self._unsent)
@@ -206,8 +222,9 @@ class KafkaStore:
         """See `Store.facts`."""
         return StoreFacts(
             away=self._broken or self._away,
-            uses=self._fetcher.uses(),
-            figures=tuple(self._figures.figures()),
+            uses=self._fetcher.uses() | self._numbers.uses(),
+            figures=(*self._figures.figures(), *self._numbers.figures()),
+            problems=self._numbers.problems,
         )
 
     def close(self, *, within_s: float | None = None) -> bool:
@@ -221,7 +238,8 @@ class KafkaStore:
         self._fetcher.stop()
         self._comparer.stop()
         until = monotonic() + (_CLOSE_S if within_s is None else within_s)
-        ended = [sender.close(max(0.0, until - monotonic())) for sender in self._senders.values()]
+        ended = [self._numbers.close(max(0.0, until - monotonic()))]
+        ended += [sender.close(max(0.0, until - monotonic())) for sender in self._senders.values()]
         clean = all(ended)
         self.on_commit = _ignore
         self._looker.close()
@@ -319,6 +337,19 @@ class KafkaStore:
                 )
             )
 
+    def _committed_numbered(self, done: CommitDone) -> None:
+        """A transaction of an idempotent producer ended. Readers get its events when its marker is there."""
+        self.on_commit(done)
+
+    def _attached(self, stored: StoredLog, producer: str) -> tuple[StoredLog, int]:
+        return self._numbers.attached(stored, producer)
+
+    def _detached(self, view: StoredLog) -> None:
+        self._numbers.detached(view)
+
+    def _taken(self, view: StoredLog, reason: str, stolen: bool) -> None:
+        self.others.on_taken(view, reason, stolen)
+
     def _brought(self, spans: Sequence[tuple[Place, Span]]) -> None:
         """The follower brought records: they can be read now."""
         grown: list[Partition] = []
@@ -360,6 +391,7 @@ class KafkaStore:
         self._losses.forget(partition.place)
         # Not from within the change: a commit must not end before its caller knows of the change.
         self._call(self._fail, partition)
+        self._call(self._numbers.dropped, partition)
 
     def _fail(self, partition: KafkaPartition) -> None:
         """Fail what a partition of a lost log has not stored."""

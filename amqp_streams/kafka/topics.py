@@ -60,6 +60,11 @@ class TopicNames:
         """The topic of the small values that nodes share."""
         return f"{self.prefix}.state"
 
+    @property
+    def numbers(self) -> str:
+        """The topic of the highest numbers of idempotent producers."""
+        return f"{self.prefix}.numbers"
+
     def of_log(self, name: str) -> str:
         """The topic of a log.
 

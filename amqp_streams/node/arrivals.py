@@ -13,19 +13,20 @@ from amqp_streams.node.logs import Logs
 from amqp_streams.node.lookups import Answering, Lookups, asked, refreshed
 from amqp_streams.node.reading import storage_refusal
 from amqp_streams.node.writes import Wait
-from amqp_streams.storage.ports import Store
+from amqp_streams.storage.ports import Store, StoredLog
 from amqp_streams.storage.questions import Find
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import AttachRequest, Decided, Denied, Effect, Grant, Pending, addressed_log
 
 Decide = Callable[[AttachRequest, int], Grant | Pending]
 LookingUp = Callable[[AttachRequest], Answering[None]]
+Opening = Callable[[AttachRequest, StoredLog], Answering[None]]
 
 
 class Arrivals:
     """The attaches that wait for the store. `decide`: what the node does when the store has answered.
 
-    `looking_up`: what a receiver without a source waits for.
+    `looking_up`: what a receiver without a source waits for. `opening`: opens the producer of an attach.
     """
 
     def __init__(  # noqa: PLR0917  what it uses of the node
@@ -36,10 +37,12 @@ class Arrivals:
         decide: Decide,
         report: Callable[[Effect], None],
         looking_up: LookingUp,
+        opening: Opening,
     ) -> None:
         self._store = store
         self._logs = logs
         self._lookups = lookups
+        self._opening = opening
         self._decide = decide
         self._report = report
         self._looking_up = looking_up
@@ -85,6 +88,8 @@ class Arrivals:
         # The information link asks before each message.
         if log is not None and request.consumer and not request.wants_info:
             yield from refreshed(self._store, log, connection)
+        if log is not None:
+            yield from self._opening(request, log)
 
     def _await(self, pending: Pending, wait: Wait) -> None:
         wait.then(partial(self._lookups.ready, pending, partial(self._continue, pending)))

@@ -13,6 +13,7 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.arrivals import Arrivals
+from amqp_streams.node.attaching.numbered import NumberedLinks, taken
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests
 from amqp_streams.node.information.figures import Figures, group_figures
@@ -48,7 +49,7 @@ from amqp_streams.streams.consuming.reader import Later, Passed, Picked, Room, R
 from amqp_streams.streams.intake import Intake
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
-from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
+from amqp_streams.streams.numbering import Numbering
 from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.redirects import Redirected, Redirects, require_here
 from amqp_streams.streams.sends import Sends, Taken
@@ -86,6 +87,7 @@ class Node:
         self._numbering = Numbering(
             limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
         )
+        self._numbered = NumberedLinks(store, self._numbering)
         self._numbered_intake = NumberedIntake(store, self._numbering)
         self.sends = Sends(self._intake, self._numbered_intake, limits or Limits())
         self._informed, self.refreshed, self._links = Informed(sync), partial(refreshed, store), Links()
@@ -108,7 +110,7 @@ class Node:
         self._now_ms, self.lookups, self.truncated = 0, self._consumers.lookups, self._consumers.truncated
         reading, self.homed = self._consumers.reading, self._consumers.homed
         self.held, self.grown, self.woken = reading.held, reading.grown, reading.woken
-        decides = self._decide, self._effects.append, self.subscriptions.looking_up
+        decides = self._decide, self._effects.append, self.subscriptions.looking_up, self._numbered.opening
         self._arrivals = Arrivals(store, self._logs, self.lookups, *decides)
         kept = store.logs, self._consumers.groups, *kept_here
         self.types: dict[str, Operations] = {
@@ -184,27 +186,14 @@ class Node:
         refuse_receiver_properties(request)
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
-        numbered = self._numbered(request, log, partition)
-        return self.sends.offered(request, self._intake.producing(log, partition, elsewhere, numbered))
-
-    def _numbered(
-        self, request: AttachRequest, log: StoredLog, partition: Partition | None
-    ) -> Numbered | None:
-        given = request.properties.get(names.PRODUCER_ID)
-        if given is None:
-            if names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities:
-                description = f"an idempotent producer needs an id in link property {names.PRODUCER_ID}"
-                raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
-            return None
-        producer = producer_id(given)
-        # Only now does the directory need the newer format: older versions refuse it.
-        self._store.allow_numbers()
-        return self._numbering.attach(log, producer, partition, user=request.user)
+        grant = self._intake.producing(log, partition, elsewhere)
+        self._numbered.attached(request, grant)
+        return self.sends.offered(request, grant)
 
     def detach(self, link: Grant | Pending, now_ms: int, *, closed: bool = False) -> None:
         """Forget a link or a waiting attach. `closed`: the peer closed it, and did not just disconnect."""
         self._now_ms = now_ms
-        self._let_go(link)
+        self._numbered.let_go(link)
         if isinstance(link, Pending) and self._arrivals.forget(link):
             return
         if isinstance(link, Consuming | Pending):
@@ -227,13 +216,9 @@ class Node:
         else:
             self._close(link, error)
 
-    def _let_go(self, link: Grant | Pending) -> None:
-        if isinstance(link, Producing) and link.numbered is not None:
-            self._numbering.detach(link.numbered)
-
     def _close(self, link: Grant, error: PeerError) -> None:
         self._links.remove(link)
-        self._let_go(link)
+        self._numbered.let_go(link)
         self._effects.append(Closed(link, error))
 
     def tick(self, now_ms: int) -> None:
@@ -302,6 +287,13 @@ class Node:
         """Close the links of a log that was deleted elsewhere (`Others.on_lost`)."""
         self._now_ms = now_ms
         self._deleted(log, reason)
+
+    def taken(self, log: StoredLog, reason: str, *, stolen: bool, now_ms: int) -> None:
+        """Close the links of a producer that is not at this node any more (`Others.on_taken`)."""
+        self._now_ms = now_ms
+        error = PeerError(names.LINK_STOLEN if stolen else names.LINK_DETACH_FORCED, reason)
+        for link in tuple(taken(self._links.of(log.name), log.partitions)):
+            self._close(link, error)
 
     def _deleted(self, log: StoredLog, reason: str | None = None) -> None:
         """Close the links of a deleted log, and remove its groups and cursors."""

@@ -17,7 +17,6 @@ from amqp_streams.streams.attach import (
     Relaying,
 )
 
-_ON_SHARED: Final = "available on logs that several nodes share (--store kafka)"
 _WITHOUT_HOMES: Final = "are not offered by this node, which has no node.listen (--node-listen)"
 
 
@@ -53,9 +52,6 @@ def require_available(request: AttachRequest, *, shared: bool, homes: bool = Fal
     what = _needs_home(request)
     if what is not None and not homes:
         raise PeerError(names.NOT_IMPLEMENTED, f"{what} {_WITHOUT_HOMES}")
-    what = _needs_one_place(request)
-    if what is not None:
-        raise PeerError(names.NOT_IMPLEMENTED, f"{what} are not yet {_ON_SHARED}")
 
 
 def revoked(permissions: Permissions, grant: Grant | Pending) -> PeerError | None:
@@ -87,14 +83,6 @@ def _needed(grant: Grant | Pending) -> tuple[Right, str, str | None] | None:
 def _group(request: AttachRequest) -> str | None:
     group = request.properties.get(names.CONSUMER_GROUP)
     return group if isinstance(group, str) and group else None
-
-
-def _needs_one_place(request: AttachRequest) -> str | None:
-    properties = request.properties
-    if request.consumer:
-        return None
-    numbered = names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities
-    return "idempotent producers" if numbered or names.PRODUCER_ID in properties else None
 
 
 def _needs_home(request: AttachRequest) -> str | None:

@@ -16,12 +16,6 @@ OFFERED: Final = (
     names.CAPABILITY_IDEMPOTENT_PRODUCER,
     names.CAPABILITY_BATCHED_SENDS,
 )
-_NOT_SHARED: Final = {names.CAPABILITY_IDEMPOTENT_PRODUCER}
-
-
-def offered(*, shared: bool) -> tuple[str, ...]:
-    """The capabilities of this node. `shared`: its logs are shared with other nodes."""
-    return tuple(each for each in OFFERED if not (shared and each in _NOT_SHARED))
 
 
 def announced(unsettled_max: int, store: str | None) -> Mapping[str, object]:

@@ -70,6 +70,8 @@ async def _open_kafka(settings: NodeSettings, kafka: KafkaSettings, loop: asynci
         weak=kafka.weak,
         readers=kafka.readers,
         message_bytes=settings.limits.message_bytes,
+        numbered=kafka.numbered,
+        remembered=settings.limits.producers,
     )
     try:
         return await asyncio.to_thread(partial(KafkaStore, options, loop_call=loop.call_soon_threadsafe))

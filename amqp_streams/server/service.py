@@ -25,7 +25,7 @@ from amqp_streams.proton import receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.administration.connections import Closable, ConnectionRequests
 from amqp_streams.server.administration.health import About, HealthRequests
-from amqp_streams.server.capabilities import announced, offered
+from amqp_streams.server.capabilities import OFFERED, announced
 from amqp_streams.server.committing import Commits
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
@@ -92,7 +92,7 @@ class EventService:
         self.settings = settings
         self.limits: Limits = settings.limits
         self.container_id = settings.container_id
-        self.offered = offered(shared=store.others is not None)
+        self.offered: tuple[str, ...] = OFFERED
         self.properties = announced(self.limits.unsettled, store.identity)
         self.store = store
         self.node = Node(
@@ -158,6 +158,7 @@ class EventService:
         self.node.lookups.on_answer = self._looked_up
         if (others := store.others) is not None:
             others.on_grown, others.on_lost, others.on_truncated = self._grown, self._lost, self._truncated
+            others.on_taken = self._taken
 
     # -- clock and log lines
 
@@ -321,6 +322,12 @@ class EventService:
         """A log was deleted elsewhere."""
         log.warning("log_lost", log=lost.name, reason=reason)
         self.node.lost(lost, reason, self.monotonic_ms())
+        self.effects.carry_out()
+
+    def _taken(self, taken: StoredLog, reason: str, stolen: bool) -> None:
+        """An idempotent producer is not at this node any more."""
+        (log.info if stolen else log.warning)("producer_lost", log=taken.name, reason=reason)
+        self.node.taken(taken, reason, stolen=stolen, now_ms=self.monotonic_ms())
         self.effects.carry_out()
 
     def _truncated(self, partition: Partition, first: int, end: int) -> None:

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from amqp_streams.storage.ports import Store, StoredLog
-from amqp_streams.storage.questions import Create, Delete, Find, Question, Refresh, Update
+from amqp_streams.storage.questions import Create, Delete, Find, OpenProducer, Question, Refresh, Update
 
 
 def at_once(store: Store, question: Question) -> StoredLog | None:
@@ -20,5 +20,7 @@ def at_once(store: Store, question: Question) -> StoredLog | None:
             return store.logs.get(name)
         case Refresh():
             return None  # the store moves starts and ends itself
+        case OpenProducer():
+            return None  # the store belongs to one node
         case _:
             assert_never(question)

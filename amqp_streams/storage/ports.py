@@ -50,10 +50,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """Sequences of a part of a chunk: record `base` + i has `sequences[i]`.
-
-    None: the producer is forgotten at `base`.
-    """
+    """Sequences of a part of a chunk: record `base` + i has `sequences[i]`; None: forgotten at `base`."""
 
     base: int
     producer: str
@@ -170,7 +167,7 @@ class CommitQueue(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Whether it has the records of one partition only. It never changes."""
+        """Whether it has the records of one partition, or one producer, only. It never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +203,8 @@ class StoreFacts:
     commit_ms: int = 0
     ahead_ms: Mapping[str, int] = field(default_factory=dict)
     uses: Mapping[str, Use] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    """What keeps idempotent producers from sending, in words."""
     figures: Sequence[Figure] = ()
     reserve_bytes: int = 0
 

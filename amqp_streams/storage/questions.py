@@ -30,8 +30,9 @@ class Others(Generic[P, L]):
     """What other nodes do with the logs of a store. The owner of the store sets the functions `on_…`.
 
     They are called on the event loop's thread. A log that another node created appears in `Store.logs`
-    without a call. What must be decided in one place is not available on logs of several nodes: consumer
-    groups, cursors, numbered producers.
+    without a call. The store sets the other functions.
+
+    An idempotent producer is at one node at a time. A question `OpenProducer` opens it at this node.
     """
 
     on_grown: Callable[[Sequence[P]], None] = lambda _partitions: None
@@ -42,7 +43,15 @@ class Others(Generic[P, L]):
     """Durable records of this partition were lost: the numbers from `first` to before `end`, which new
     records get."""
     gone: Callable[[P, int], str | None] = lambda _partition, _position: None
-    """Set by the store: why nothing can be read at a position behind the end, because of lost records."""
+    """Why nothing can be read at a position behind the end, because of lost records."""
+    on_taken: Callable[[L, str, bool], None] = lambda _log, _reason, _stolen: None
+    """A producer is not at this node any more. Its links get the reason. `log`: see `attached`. `stolen`:
+    another node has it."""
+    attached: Callable[[L, str], tuple[L, int]] = lambda log, _producer: (log, 0)
+    """A link of an idempotent producer, which is open, is attached: the log as this producer appends to it,
+    and the partition of its events without a hint. Raises StorageError: it is not open any more."""
+    detached: Callable[[L], None] = lambda _log: None
+    """Such a link has ended. `log`: see `attached`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,20 @@ class Refresh:
     partitions: tuple[int, ...]
 
 
-Question: TypeAlias = Create | Update | Delete | Find | Refresh
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """Open an idempotent producer at this node, and no other one; the answer is None. See `Others.attached`.
+
+    `producer`: its key in the store. `home`: the partition of its events without a hint, if the store does
+    not know the producer. The question may also raise PeerError: too many producers are in use.
+    """
+
+    log: str
+    producer: str
+    home: int
+
+
+Question: TypeAlias = Create | Update | Delete | Find | Refresh | OpenProducer
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ SAMPLE: Final[frozenset[str]] = frozenset(
 )
 """The tests that `make heavy` runs on Kafka."""
 
+GAPS: Final = "a transaction takes an offset for its end: the offsets of the events have gaps"
+
 SCENARIO_EXCEPTIONS: Final[dict[str, str]] = dict.fromkeys(
     [
         *("4 ¶4", "4 ¶9", "4 ¶10", "4.3 ¶3"),
@@ -73,14 +75,16 @@ SCENARIO_EXCEPTIONS: Final[dict[str, str]] = dict.fromkeys(
         *("4.6.2 ¶1", "4.6.2 ¶2", "4.6.2 ¶3", "4.6.3 ¶1", "4.6.3 ¶2"),
     ],
     GROUPS,
-)
+) | dict.fromkeys(("idempotent ¶1", "idempotent ¶4"), GAPS)
 """By the name of a scenario (tests/scenarios)."""
 
-SCENARIO_SAMPLE: Final[frozenset[str]] = frozenset({"4.5.2 ¶4", "5.2 ¶2"})
+SCENARIO_SAMPLE: Final[frozenset[str]] = frozenset({"4.5.2 ¶4", "5.2 ¶2", "idempotent ¶2", "idempotent ¶3"})
 """The scenarios that `make heavy` plays on Kafka."""
 
 TIMES: Final = "the brokers, or Kafka clients, give the times"
-NUMBERED: Final = "idempotent producers are not available on Kafka"
+NUMBERED: Final = (
+    "the partitions of a producer are its own: tests/amqp_streams/kafka/numbered/test_numbers.py"
+)
 FOREIGN: Final = "a node does not create, change or delete topics of other programs"
 SECTIONS: Final = "the test counts bytes, and its messages are in data sections, which have more"
 

@@ -1,4 +1,4 @@
-"""The scenarios of the specification (tests/scenarios) over sockets, with nodes on Kafka.
+"""The scenarios of the specification and of extensions (tests/scenarios) over sockets, with nodes on Kafka.
 
 Those that do not hold on Kafka are played as well: one that goes as it is written fails the run.
 """
@@ -14,9 +14,12 @@ from bench.products.kafka_node import KafkaNode
 from tests.kafka_spec.exceptions import SCENARIO_EXCEPTIONS, SCENARIO_SAMPLE
 from tests.scenarios.playing import Player
 from tests.scenarios.script import Scenario, sections
+from tests.scenarios.test_extensions import SECTION as EXTENSIONS
 from tests.scenarios.wire import PATIENCE_S, Storing, WireStage, command_of
 
-SCENARIOS = {scenario.name: scenario for section in sections() for scenario in section.scenarios}
+SCENARIOS = {
+    scenario.name: scenario for section in (*sections(), EXTENSIONS) for scenario in section.scenarios
+}
 IMPATIENCE_S = 5.0
 """How long a scenario that is expected to go otherwise waits for what is written."""
 

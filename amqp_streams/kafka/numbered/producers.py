@@ -13,7 +13,6 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.kafka.numbered.forgetting import Forgetting
 from amqp_streams.kafka.numbered.producing import (
-    LINGER_MS,
     Effect,
     NumberedProducer,
     Outcome,
@@ -23,6 +22,8 @@ from amqp_streams.kafka.numbered.records import ProducerKey, ProducerRecord, dec
 
 BYTES_MAX: Final = 12 << 20
 """Of the records of a bucket in memory. Beyond it, producers are forgotten, and get no more partitions."""
+LINGER_MS: Final = 2000
+"""A producer without a link stays open for this time, for a client that connects again."""
 FORGETTING_MAX: Final = 16
 """How many producers are forgotten at once."""
 

@@ -9,7 +9,8 @@ The phases, in the order of an attach:
 5. RESTING: it has sent nothing for a while, so its thread is given back.
 6. OVER.
 
-PAUSED: it begins again with the fence, a moment later.
+PAUSED: it begins again with the fence, a moment later. CHECKING: before that, a node that was fenced reads
+whether another node has the producer.
 
 Laws:
 1. Events and the highest numbers are one transaction, so both are stored or neither is.
@@ -41,8 +42,6 @@ FENCED_MS: Final = 1000
 """How long a node that was fenced waits for the record of another one, before it takes the producer back."""
 REST_MS: Final = 60_000
 """A producer that has sent nothing for this time gives its thread back."""
-LINGER_MS: Final = 2000
-"""A producer without a link stays open for this time, for a client that connects again."""
 
 
 class Phase(Enum):
@@ -55,6 +54,7 @@ class Phase(Enum):
     READY = auto()
     COMMITTING = auto()
     PAUSED = auto()
+    CHECKING = auto()
     LEAVING = auto()
     OVER = auto()
 
@@ -135,7 +135,8 @@ class Lost:
 
 
 Effect: TypeAlias = Fence | Read | Commit | Close | Opened | Ended | Lost
-_OWNED: Final = {Phase.READY, Phase.COMMITTING, Phase.RESTING, Phase.PAUSED, Phase.FENCING, Phase.READING}
+_WAITING: Final = {Phase.FENCING, Phase.READING, Phase.CLAIMING, Phase.PAUSED, Phase.CHECKING}
+_OWNED: Final = {Phase.READY, Phase.COMMITTING, Phase.RESTING, *_WAITING} - {Phase.CLAIMING}
 
 
 class NumberedProducer:
@@ -182,6 +183,8 @@ class NumberedProducer:
         """What is in a transaction, or was in one whose outcome is not known."""
         self._written: ProducerRecord | None = None
         """The record in the transaction."""
+        self._was_fenced = False
+        """Perhaps another node has it, which must not be fenced for nothing."""
         self._overtaken = False
         """Another node was found in a record since the reading."""
 
@@ -247,12 +250,15 @@ class NumberedProducer:
 
     def tick(self, now_ms: int) -> None:
         """Called several times a second."""
-        waits = self.phase in {Phase.FENCING, Phase.READING, Phase.CLAIMING, Phase.PAUSED}
-        if waits and now_ms - self._begun_ms >= OPEN_MS:
+        if self.phase in _WAITING and now_ms - self._begun_ms >= OPEN_MS:
             why = self._why or "Kafka does not answer"
             self._fail(f"producer {self.key.producer!r} is not ready after {OPEN_MS // 1000} s: {why}")
         elif self.phase is Phase.PAUSED and now_ms >= self._again_ms:
-            self._begin(now_ms)
+            if self._was_fenced:
+                self.phase, self._attempt = Phase.CHECKING, next(self._attempts)
+                self._effects.append(Read(self.key, self._attempt))
+            else:
+                self._begin(now_ms)
         elif self.phase is Phase.READY and now_ms - self.used_ms >= REST_MS:
             self.phase = Phase.RESTING
             self._effects.append(Close(self.key))
@@ -271,7 +277,7 @@ class NumberedProducer:
 
     def read(self, attempt: int, record: ProducerRecord | str | None, now_ms: int) -> None:
         """The record after the fence; None: it does not exist; a text: why it is not known."""
-        if attempt != self._attempt or self.phase is not Phase.READING:
+        if attempt != self._attempt or self.phase not in {Phase.READING, Phase.CHECKING}:
             return
         if isinstance(record, str):
             self._pause(record, PAUSE_MS, now_ms)
@@ -281,6 +287,9 @@ class NumberedProducer:
             self._lose(record)
             if not self._asked:
                 return  # it is over
+        if self.phase is Phase.CHECKING:
+            self._begin(now_ms)
+            return
         self._judge(record)
         self._overtaken = False
         # It may have been forgotten since an earlier reading.
@@ -297,8 +306,11 @@ class NumberedProducer:
         """A transaction has ended."""
         if attempt != self._attempt:
             return
-        if self.phase is Phase.LEAVING:
-            self._left(now_ms)
+        if self.phase is Phase.LEAVING and self._asked:
+            self.owned = False
+            self._begin(now_ms, first=True)
+        elif self.phase is Phase.LEAVING:
+            self._end()
         elif self.phase is Phase.CLAIMING:
             self._claimed(outcome, reason, now_ms)
         elif self.phase is Phase.COMMITTING:
@@ -321,7 +333,7 @@ class NumberedProducer:
         if first:
             self._begun_ms, self._why = now_ms, ""
         self._attempt = next(self._attempts)
-        self.phase = Phase.FENCING
+        self.phase, self._was_fenced = Phase.FENCING, False
         self._effects.append(Fence(self.key, self._attempt))
 
     def _pause(self, why: str, ms: int, now_ms: int) -> None:
@@ -355,14 +367,6 @@ class NumberedProducer:
         batch, self.next = self.next, Batch(self.next.sequence + 1)
         self._write(replace(self.record, reached={**self.record.reached, **batch.highest}), batch)
 
-    def _left(self, now_ms: int) -> None:
-        """The record was removed, or it remains until it is forgotten."""
-        if self._asked:
-            self.owned = False
-            self._begin(now_ms, first=True)
-        else:
-            self._end()
-
     def _claimed(self, outcome: Outcome, reason: str, now_ms: int) -> None:
         assert self._written is not None
         if outcome is Outcome.COMMITTED:
@@ -391,7 +395,7 @@ class NumberedProducer:
             self._begin(now_ms, first=True)
             self._why = reason
         else:
-            self._begun_ms = now_ms
+            self._begun_ms, self._was_fenced = now_ms, True
             self._pause(reason, FENCED_MS, now_ms)
 
     def _judge(self, record: ProducerRecord | None) -> None:

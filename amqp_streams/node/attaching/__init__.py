@@ -1,1 +1,1 @@
-"""One consumer link at a node that asks others about it, from its attach on."""
+"""Links at a node that asks others about them, from the attach on."""

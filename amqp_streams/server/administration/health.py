@@ -239,6 +239,7 @@ class HealthRequests:
             throttled=counted.throttled,
             throttled_links=counted.throttled_links,
             homes=about.homes,
+            producers=facts.problems,
             certificate_expires_ms=about.certificate_expires_ms,
             node_certificate_expires_ms=about.node_certificate_expires_ms,
             reload_failed=about.reload_failed,

@@ -71,6 +71,8 @@ class Facts:
     throttled_links: int = 0
     homes: Sequence[str] = ()
     """What keeps links in groups and durable links waiting."""
+    producers: Sequence[str] = ()
+    """What keeps idempotent producers from sending."""
     certificate_expires_ms: int | None = None
     node_certificate_expires_ms: int | None = None
     """Of the certificate for other nodes."""
@@ -108,6 +110,13 @@ def _service(facts: Facts) -> Iterator[Warned]:
             "homes",
             f"Consumer groups and durable subscriptions may wait: {named}.",
             "see 'Connections between nodes' in docs/kafka.md, and the log of the node",
+        )
+    if facts.producers:
+        named = _some(facts.producers, len(facts.producers), str)
+        yield Warned(
+            "producers",
+            f"Idempotent producers may be refused: {named}.",
+            "see 'Idempotent producers' in docs/kafka.md, and the log of the node",
         )
     if facts.throttled.count:
         links = facts.throttled_links
@@ -220,8 +229,8 @@ def _settings(facts: Facts) -> Iterator[Warned]:
 
 
 _LIMITS: Final = frozenset({
-    "connections", "cursor_positions", "cursors", "link_partitions", "partitions", "pending_bytes",
-    "request_bytes", "states",
+    "connections", "cursor_positions", "cursors", "kafka_numbered", "link_partitions", "partitions",
+    "pending_bytes", "request_bytes", "states",
 })  # fmt: skip
 """The bounds whose end stops clients. The others are caches, and work in flight."""
 _RAISE: Final = "raise limits.{name} and restart the node, or use less"
@@ -232,6 +241,7 @@ _REMEDIES: Final = {
     ),
     "partitions": "delete logs, or raise limits.partitions and restart",
     "cursors": "remove cursors ('amqp-streams cursor list'), or raise limits.cursors and restart",
+    "kafka_numbered": "let producers connect to other nodes, or raise kafka.numbered and restart",
     "states": "remove cursors and consumer groups that are not used: this bound is fixed",
     "request_bytes": "nothing if it is short: clients send requests faster than the node answers them",
 }

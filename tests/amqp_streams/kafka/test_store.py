@@ -19,7 +19,7 @@ from tests.amqp_streams.storage.conftest import NOW, Hand, entries, read_all, st
 
 SUITE = {module.__name__.rpartition(".")[2]: module for module in borrowed.modules(conformance)}
 RETENTION = "Kafka removes records by itself: test_retention_by_kafka_moves_the_start"
-NUMBERED = "numbered producers are not available on Kafka"
+NUMBERED = "the partitions of a producer are its own: tests/amqp_streams/kafka/numbered/test_numbers.py"
 TIMES = "the brokers give the times: test_times_are_those_of_the_brokers_and_can_be_sought"
 EXCEPTIONS = {
     **dict.fromkeys(borrowed.cases(SUITE["test_retention"]), RETENTION),

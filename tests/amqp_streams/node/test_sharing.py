@@ -35,27 +35,14 @@ def test_what_a_home_must_decide_is_refused_without_homes(given: dict[str, Any],
     require_available(request(**given), shared=False)
 
 
-@pytest.mark.parametrize("homes", [False, True])
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"consumer": False, "properties": {names.PRODUCER_ID: "p"}}, "idempotent producers"),
-        (
-            {"consumer": False, "capabilities": frozenset({names.CAPABILITY_IDEMPOTENT_PRODUCER})},
-            "idempotent producers",
-        ),
-    ],
-)
-def test_what_one_place_must_decide_is_refused(given: dict[str, Any], words: str, homes: bool) -> None:
-    with pytest.raises(PeerError, match=f"{words}.* are not yet available") as refused:
-        require_available(request(**given), shared=True, homes=homes)
-    assert refused.value.condition == names.NOT_IMPLEMENTED
-    require_available(request(**given), shared=False)
-
-
 @pytest.mark.parametrize(
     "given",
-    [{}, {"consumer": False}, {"address": "log/$info", "durable": True}],
+    [
+        {},
+        {"consumer": False},
+        {"address": "log/$info", "durable": True},
+        {"consumer": False, "properties": {names.PRODUCER_ID: "p"}},
+    ],
 )
 def test_other_links_are_not_refused(given: dict[str, Any]) -> None:
     require_available(request(**given), shared=True)

@@ -4,9 +4,8 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.kafka.numbered.producers import Producers
+from amqp_streams.kafka.numbered.producers import LINGER_MS, Producers
 from amqp_streams.kafka.numbered.producing import (
-    LINGER_MS,
     Close,
     Commit,
     Effect,

@@ -171,14 +171,21 @@ def test_a_fenced_node_waits_for_the_record_of_another_and_takes_back_what_is_it
     assert stage.kinds() == []
     stage.now_ms += FENCED_MS
     stage.producer.tick(stage.now_ms)
+    # The rightful node must not be fenced for nothing.
+    assert stage.kinds() == [Read]
+    stage.read("no broker")
+    stage.now_ms += PAUSE_MS
+    stage.producer.tick(stage.now_ms)
+    assert stage.kinds() == [Read]
+    stage.read(ProducerRecord(ME, 1, {}))
     assert stage.kinds() == [Fence]
     stage.fenced()
     stage.read(ProducerRecord(ME, 1, {}))
-    assert stage.failures() == [(0, "Kafka did not store the events: reasons")]
+    assert stage.failures() == [(0, "Kafka did not store the events: no broker")]
     assert stage.producer.phase is Phase.READY
 
 
-@pytest.mark.parametrize("found", ["followed", "read"])
+@pytest.mark.parametrize("found", ["followed", "read", "checked"])
 def test_a_node_that_finds_another_one_in_the_record_closes_its_links(stage: Stage, found: str) -> None:
     stage.open()
     stage.send(0)
@@ -187,9 +194,13 @@ def test_a_node_that_finds_another_one_in_the_record_closes_its_links(stage: Sta
     record = ProducerRecord(OTHER, 1, {0: 0})
     if found == "followed":
         stage.producer.followed(record)
-    else:
+    elif found == "read":
         stage.ended(Outcome.UNKNOWN)
         stage.fenced()
+        stage.read(record)
+    else:
+        stage.ended(Outcome.FENCED)
+        stage.producer.tick(stage.now_ms + FENCED_MS)
         stage.read(record)
     effects = [effect for effect in stage.taken() if isinstance(effect, Ended | Lost | Close)]
     accepted, lost, refused, closed = effects

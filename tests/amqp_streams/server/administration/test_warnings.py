@@ -54,6 +54,8 @@ CASES: list[tuple[str, dict[str, Any], bool, str]] = [
     ("certificate", {"certificate_expires_ms": NOW}, True, "has expired"),
     ("node-certificate", {"node_certificate_expires_ms": NOW}, True, "for other nodes has expired"),
     ("homes", {"homes": ["the node at a:1 is not reached: refused"]}, False, "a:1 is not reached: refused"),
+    ("producers", {"producers": ["topic 'numbers' is missing"]}, False, "topic 'numbers' is missing"),
+    ("limit-kafka_numbered", {"uses": {"kafka_numbered": Use(52, 64)}}, False, "52 of 64"),
     ("reload", {"reload_failed": ["users"]}, False, "users"),
     ("restart", {"restart_needed": ["limits.connections"]}, False, "limits.connections"),
     ("no-access-rules", {"is_open": True}, False, "every user may do everything"),
