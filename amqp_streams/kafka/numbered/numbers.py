@@ -113,6 +113,8 @@ class Numbers:
         )
         self._follower: StateFollower | None = None
         self._starting: Future[FoundTopic] | None = None
+        self._unusable = ""
+        """Why the topic of numbers was not found or created the last time."""
         self._early: Final[list[Opening]] = []
         """What waits for the topic of numbers."""
         self._openings: Final[dict[ProducerKey, deque[Opening]]] = {}
@@ -131,7 +133,9 @@ class Numbers:
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps idempotent producers from sending, in words."""
-        return () if self._follower is None else self._follower.problems
+        if self._follower is None:
+            return (self._unusable,) if self._unusable else ()
+        return self._follower.problems
 
     def uses(self) -> dict[str, Use]:
         """How many producers are in use."""
@@ -268,6 +272,9 @@ class Numbers:
         try:
             self._follow(found.result())
         except StorageError as error:
+            if str(error) != self._unusable:
+                log.error("kafka_numbers_unusable reason=%s", error)
+            self._unusable = str(error)
             for opening in early:
                 opening.end(error)
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams import names as amqp_names
 from amqp_streams.config import LogSettings
@@ -187,3 +188,20 @@ def test_the_producers_of_a_deleted_log_end_with_it(nodes: Callable[..., Node]) 
     node.store.create("log", LogSettings(), incarnation="i")
     again, _ = node.attach()
     assert reached(again) == [None]
+
+
+def test_a_topic_of_numbers_that_cannot_be_used_is_a_problem_in_words(
+    nodes: Callable[..., Node], kafka: Cluster
+) -> None:
+    node = nodes()
+    node.store.create("log", LogSettings(), incarnation="i")
+    admin = AdminClient({"bootstrap.servers": kafka.servers, "log_level": 0})
+    topic = node.store.options.names.numbers
+    admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WAIT_S)
+    node.store.administration.await_topic(topic)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="it has 3 partitions, and must have 16"):
+            node.attach()
+    (words,) = node.store.facts().problems
+    assert words.startswith(f"topic '{topic}' cannot have the states of idempotent producers: ")
+    admin.delete_topics([topic])[topic].result(WAIT_S)
