@@ -344,12 +344,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--handovers", type=int, default=5)
     parser.add_argument("--with", dest="companions", default="", help=f"of {', '.join(KINDS)}, with commas")
+    parser.add_argument(
+        "--idempotent", type=int, default=0, help="how many of the writers are idempotent producers"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     others = tuple(name for name in given.companions.split(",") if name)
     if unknown := set(others) - set(KINDS):
         parser.error(f"--with: {', '.join(sorted(unknown))} is not one of {', '.join(KINDS)}")
-    plan = Plan(seconds=given.seconds, seed=given.seed, handovers=given.handovers, companions=others)
+    plan = Plan(
+        seconds=given.seconds,
+        seed=given.seed,
+        handovers=given.handovers,
+        companions=others,
+        idempotent=given.idempotent,
+    )
     if others:
         # The machine has to carry them as well.
         plan = replace(plan, writers=2, groups=1)
