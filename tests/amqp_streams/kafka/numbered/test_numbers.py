@@ -155,6 +155,19 @@ def test_a_node_that_was_fenced_stores_nothing_and_refuses_what_it_has(nodes: Ca
     assert reached(again) == [Reached(1, 0)]
 
 
+def test_a_producer_moves_back_and_forth_faster_than_nodes_hear_of_it(nodes: Callable[..., Node]) -> None:
+    first, second = nodes(), nodes()
+    first.store.create("log", LogSettings(), incarnation="i")
+    for number in range(6):
+        node = (first, second)[number % 2]
+        view, _ = node.attach()
+        assert reached(view) == [Reached(number - 1, 0) if number else None]
+        node.send(view, number)
+        assert node.ended().failures == {}
+        node.store.others.detached(view)
+    assert second.read(6) == [b"%d" % number for number in range(6)]
+
+
 def test_more_producers_than_the_limit_are_refused_and_those_without_links_give_way(
     nodes: Callable[..., Node],
 ) -> None:
