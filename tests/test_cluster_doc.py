@@ -19,6 +19,7 @@ from amqp_streams.kafka.sharing.followed import ALL_BYTES_MAX, BYTES_MAX, KEY_OV
 from amqp_streams.kafka.sharing.parts import RECORDS_MAX
 from amqp_streams.kafka.sharing.producing import TRANSACTIONAL
 from amqp_streams.kafka.sharing.state_topic import SEGMENT_MS
+from amqp_streams.kafka_settings import KafkaSettings
 from amqp_streams.server.homes.peering import CONNECTIONS_MAX
 from amqp_streams.streams.consuming.cursors import Cursor, encoded, group_key
 from bench.brokers.sizing import report
@@ -178,6 +179,22 @@ def test_reports_to_homes() -> None:
         f"A report has at most {reports.REPORT_BYTES_MAX >> 20} MiB",
         f"at most {most[0]} links of a bucket for logs with {OF_LOG} partitions, and {most[1]} for logs with"
         " 1,000",
+    )
+
+
+def test_idempotent_producers() -> None:
+    most: int = KafkaSettings.model_fields["numbered"].default
+    (rate,) = measured(PERFORMANCE, r"\| numbered \| (\d+) \|")
+    threads, connections = most * (BROKERS + SERVERS + 1 + 1), most * (BROKERS + SERVERS)
+    every = NODES * most
+    shown(
+        f"{rate:.0f} a second, measured",
+        f"| a node with {most} |",
+        f"| threads | {threads} |",
+        f"| {connections} | {NODES * connections:,},"
+        f" that is {NODES * connections // BROKERS:,} for a broker |",
+        f"| {most} | {every:,}, that is {every // BROKERS} for a broker |",
+        f"| {most * rate:,.0f} | {every * rate:,.0f}, that is {every * rate / BROKERS:,.0f} for a broker |",
     )
 
 
