@@ -63,7 +63,7 @@ class Plan:
     nodes: int = 3
     partitions: int = 4
     writers: int = 4
-    idempotent: int = 0
+    idempotent: int = 2
     readers: int = 1
     rate: float = 10.0
     groups: int = 2
@@ -361,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if others:
         # The machine has to carry them as well.
-        plan = replace(plan, writers=2, groups=1)
+        plan = replace(plan, writers=2, idempotent=1, groups=1)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
         outcome = asyncio.run(run(plan, folder))

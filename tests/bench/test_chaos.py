@@ -14,7 +14,15 @@ pytestmark = [
     pytest.mark.skipif(bool(kafka_cluster.why_not()), reason=kafka_cluster.why_not() or "Kafka runs here"),
 ]
 PLAN = Plan(
-    seconds=8.0, seed=3, writers=2, groups=1, calm_s=3.0, handovers=0, hold_s=(0.5, 4.0), pause_s=(0.2, 2.0)
+    seconds=8.0,
+    seed=3,
+    writers=2,
+    idempotent=1,
+    groups=1,
+    calm_s=3.0,
+    handovers=0,
+    hold_s=(0.5, 4.0),
+    pause_s=(0.2, 2.0),
 )
 
 

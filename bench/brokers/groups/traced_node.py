@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amqp_streams import cli
 from amqp_streams.homes import reporting
 from amqp_streams.homes.bucket import Phase
-from amqp_streams.kafka.sharing.producing import BucketProducer
+from amqp_streams.kafka.sharing.producing import TransactionalProducer
 from amqp_streams.server.homes.home_shell import HomeShell
 from amqp_streams.server.homes.link_shell import LinkShell
 from amqp_streams.server.links.consumer import ConsumerLink
@@ -64,10 +64,10 @@ class Trace:
         """Stop there, if the process comes there soon."""
         self._wanted[where] = time.monotonic() + _SOON_S
 
-    def stop_here(self, where: str, number: int) -> None:
+    def stop_here(self, where: str, what: object) -> None:
         """Stand still until SIGCONT, if that is wanted."""
         if time.monotonic() < self._wanted.pop(where, 0.0):
-            self.note("stop", boot_us(), where, number)
+            self.note("stop", boot_us(), where, what)
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -138,7 +138,7 @@ def watch_writes(trace: Trace) -> None:
 
 def watch_homes(trace: Trace) -> None:
     """Note from when to when this node is the home of a bucket, to 50 ms."""
-    tick, end = HomeShell.tick, BucketProducer.end
+    tick, end = HomeShell.tick, TransactionalProducer.end
 
     def ticked(shell: HomeShell) -> None:
         tick(shell)
@@ -154,12 +154,12 @@ def watch_homes(trace: Trace) -> None:
             trace.note("rests", at_us, bucket)
         trace.served = served
 
-    def ended(producer: BucketProducer, until: float) -> Any:
-        trace.stop_here("transaction", producer._bucket)
+    def ended(producer: TransactionalProducer, until: float) -> Any:
+        trace.stop_here("transaction", producer._named)
         return end(producer, until)
 
     HomeShell.tick = ticked  # type: ignore[method-assign, assignment]  # a trace
-    BucketProducer.end = ended  # type: ignore[method-assign, assignment]  # a trace
+    TransactionalProducer.end = ended  # type: ignore[method-assign, assignment]  # a trace
 
 
 def main() -> None:
