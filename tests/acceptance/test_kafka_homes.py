@@ -1,7 +1,11 @@
 """Two processes of nodes on Kafka: the home of a group is at one of them, its members are at both."""
 
+import asyncio
 import contextlib
 import json
+import os
+import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +18,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from amqp_streams.cli.commands.receive import CONTAINER
+from amqp_streams.client import Client, ManagementError, connect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli
 from tests.acceptance.kafka_nodes import LOG, PROGRAM, start
@@ -211,3 +216,51 @@ def test_each_node_moves_and_removes_groups_and_ends_subscriptions_wherever_thei
         end_subscription(two, f"d{number}")
     for node in (one, two):
         assert cli(node, "cursor", "list", LOG).count("\n") == 1, "only the line with the names of columns"
+
+
+async def can_be_changed(client: Client, group: str) -> bool:
+    try:
+        await client.management.reset_group(LOG, group, "earliest")
+    except ManagementError as error:
+        assert error.status == 409, error
+        return False
+    return True
+
+
+async def test_a_home_that_stands_still_is_named_and_its_groups_can_be_changed_when_it_goes_on(
+    start: StartNode, cli: Cli, tmp_path: Path
+) -> None:
+    file = secret(tmp_path, "s")
+    one, two = start("one", *options(file)), start("two", *options(file))
+    send(one, cli, 1)
+    groups = [f"g{number}" for number in range(8)]
+    async with connect(one.url) as client:
+        for group in groups:
+            async with client.group_consumer(LOG, group) as member:
+                await member.receive(1)
+        (address,) = re.findall(r"listening_for_nodes .*advertised=(\S+)", two.words)
+
+        async def remove(group: str) -> ManagementError | None:
+            try:
+                await client.management.delete_group(LOG, group, timeout=30)
+            except ManagementError as error:
+                return error
+            return None
+
+        # The homes hear a moment later that the links have ended.
+        async with asyncio.timeout(60):
+            for group in groups:
+                while not await can_be_changed(client, group):
+                    await asyncio.sleep(0.05)
+        os.kill(two.pid, signal.SIGSTOP)
+        answers = await asyncio.gather(*map(remove, groups))
+        os.kill(two.pid, signal.SIGCONT)
+        failed = [error for error in answers if error is not None]
+        for error in failed:
+            assert error.status in {503, 504}, error
+            assert address in error.description
+        # Whether the changes were made or not, a later request is answered by the home of then.
+        async with asyncio.timeout(60):
+            for group in groups:
+                while (again := await remove(group)) is not None and again.status != 404:
+                    assert again.status in {503, 504}, again

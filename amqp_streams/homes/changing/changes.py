@@ -288,7 +288,7 @@ class Changes:
         until_ms = self._now_ms() + WITHIN_MS
         while True:
             serving = self._here.deciding(asked.bucket)
-            if serving is not None and not serving.withdrawn:
+            if serving is not None:
                 return (yield from self._make(asked, serving))
             question = self._asking.begin(asked, self._now_ms(), until_ms)
             try:
@@ -304,7 +304,7 @@ class Changes:
     def carry_out(self, asked: Asked) -> OutcomeSteps:
         """Make a change that another node asks for, if the home is here."""
         serving = self._here.deciding(asked.bucket)
-        if serving is None or serving.withdrawn:
+        if serving is None:
             return Outcome(asked.number, management.UNAVAILABLE, "the home is elsewhere", moved=True)
         return (yield from self._make(asked, serving))
 

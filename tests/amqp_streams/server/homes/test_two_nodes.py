@@ -11,6 +11,7 @@ import pytest
 
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.homes.bucket import Phase, Reply
+from amqp_streams.homes.changing.sweeping import INCARNATION_CHARACTERS, Sweeping
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.messages import Answer, Identity, Report
@@ -23,6 +24,7 @@ from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.server.homes.peering import Peers
+from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.groups.claims import Claim, Wanted
 from amqp_streams.testing import MemoryStore
 from bench.products.kafka_cluster import Cluster
@@ -58,11 +60,10 @@ class Node:
 
     async def begin(self) -> None:
         await self.peers.open()
-        log = MemoryStore().create("log", LogSettings(partitions=2), incarnation="i")
         self.shell = HomeShell(
             Home(
-                self.name, self.peers.address, lambda _incarnation: log, settings=GroupSettings(),
-                limits=Limits(), times=Times(),
+                self.name, self.peers.address, self.world.log_of, settings=GroupSettings(), limits=Limits(),
+                times=Times(),
             ),
             self.world.options,
             self.world.administration,
@@ -110,7 +111,9 @@ class Node:
                 self.effects.append(effect)
 
     def attach(self, member: str, bucket: int, *, epoch: int | None = None) -> int:
-        wanted = Wanted("i", "user", member, "link", Claim("g", 0, epoch, member), True, (0, 0))
+        wanted = Wanted(
+            self.world.incarnation, "user", member, "link", Claim("g", 0, epoch, member), True, (0, 0)
+        )
         return self.reporting.attach(wanted, bucket, boot_ms())
 
     def has(self, kind: type[Granted | Denied | Closed], link: int) -> bool:
@@ -131,7 +134,14 @@ class World:
         self.topic = find_or_create(self.administration, self.names.state, BUCKETS, replicas=3, weak=False)
         self.administration.names()
         self.secret = secret_file(folder)
+        self.incarnation = "i"
+        self.deleted = False
         self.nodes: list[Node] = []
+
+    def log_of(self, incarnation: str) -> StoredLog | None:
+        if self.deleted or incarnation != self.incarnation:
+            return None
+        return MemoryStore().create("log", LogSettings(partitions=2), incarnation=incarnation)
 
     async def start(self) -> Node:
         settings = PeeringSettings.model_validate({"listen": "127.0.0.1:0", "secret_file": self.secret})
@@ -196,3 +206,48 @@ async def test_a_link_is_granted_by_the_home_at_another_node_and_goes_on_when_th
     await world.until(lambda: one.left and two.serves == {0, 1})
     await world.until(lambda: two.may_send(third) and two.homes[bucket].node == two.name)
     assert not two.has(Closed, third)
+
+
+async def test_the_states_of_a_log_are_removed_when_its_topic_is_gone(world: World) -> None:
+    topics = [
+        world.administration.create(f"{world.names.prefix}.{name}", 2, 3, {}) for name in ("gone", "left")
+    ]
+    try:
+        world.incarnation = topics[0].id
+        assert len(world.incarnation) == INCARNATION_CHARACTERS
+        node = await world.start()
+        await world.until(lambda: node.serves == {0, 1})
+        links = [node.attach(f"m{bucket}", bucket, epoch=3) for bucket in (0, 1)]
+        await world.until(lambda: all(node.has(Granted, link) for link in links))
+        for link in links:
+            node.reporting.detach(link, boot_ms())
+        await world.until(lambda: not node.reporting.busy)
+        sweeping = Sweeping(node.shell, world.log_of, Times(sweep_ms=50, gone_ms=500))
+
+        async def sweep(rounds: int) -> None:
+            """So many descriptions, with the real ids of the topics."""
+            while rounds:
+                if sweeping.tick(boot_ms()):
+                    rounds -= 1
+                    sweeping.described(await asyncio.to_thread(world.administration.ids), boot_ms())
+                node.tick()
+                await asyncio.sleep(0.005)
+
+        # A node that does not have the log, while its topic exists.
+        world.deleted = True
+        await sweep(15)
+        assert sweeping.removed == 0
+        world.administration.delete(topics[0])
+
+        def kept() -> set[tuple[int, str]]:
+            sweeping.tick(boot_ms())
+            return {(each, key) for each in (0, 1) for key in node.shell.states(each) if key != "home"}
+
+        assert len(kept()) == 6, "an epoch, a cursor and an owner in each bucket"
+        async with asyncio.timeout(WAIT_S):
+            while kept():
+                await sweep(1)
+        followed = node.shell._follower.states.buckets
+        await world.until(lambda: all(each.values.keys() == {"home"} for each in followed))
+    finally:
+        world.administration.delete(topics[1])
