@@ -251,12 +251,13 @@ class Homes:
 
     async def _describe(self) -> None:
         """Let the sweeping know which topics exist. It is away for as long as Kafka is."""
+        ids: set[str] | None = None
         try:
             ids = await asyncio.to_thread(self._store.administration.ids)
         except StorageError as error:
             log.info("topics_not_described", reason=str(error))
-            self._sweeping.described(None, boot_ms())
-        else:
+        finally:
+            # Whatever failed, the next round asks again.
             self._sweeping.described(ids, boot_ms())
 
     def _tell(self) -> None:

@@ -240,7 +240,6 @@ async def test_the_states_of_a_log_are_removed_when_its_topic_is_gone(world: Wor
         world.administration.delete(topics[0])
 
         def kept() -> set[tuple[int, str]]:
-            sweeping.tick(boot_ms())
             return {(each, key) for each in (0, 1) for key in node.shell.states(each) if key != "home"}
 
         assert len(kept()) == 6, "an epoch, a cursor and an owner in each bucket"
