@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from amqp_streams.homes.messages import Asked, Outcome
+from amqp_streams.homes.protocol.changes import ASKED_BYTES_MAX, asked_body
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.node.lookups import Begun
 from amqp_streams.streams import management
@@ -23,6 +24,10 @@ OPEN_MAX: Final = 256
 """The most questions of this node."""
 OPEN_A_HOME_MAX: Final = 32
 """The most questions that are sent to one address."""
+_TOO_LARGE: Final = (
+    "the names of the user, the container and the link are too long for a request to the node that decides"
+    f" about this: together they may have about {ASKED_BYTES_MAX // 2} bytes"
+)
 OUTCOMES: Final = ("answered", "in doubt", "not reached", "refused")
 """How a question can end, for operators."""
 
@@ -85,6 +90,8 @@ class Asking:
         question = Question(replace(asked, number=self._numbers), until_ms)
         if len(self._open) >= OPEN_MAX:
             self._end(question, management.UNAVAILABLE, _too_many(OPEN_MAX), "refused")
+        elif len(asked_body(question.asked)) > ASKED_BYTES_MAX:
+            self._end(question, management.BAD_REQUEST, _TOO_LARGE, "refused")
         else:
             self._open[self._numbers] = question
             self._advance(question)

@@ -12,10 +12,10 @@ from amqp_streams.homes.protocol.fields import Fields, Json, encoded
 from amqp_streams.homes.protocol.frames import FrameError
 from amqp_streams.homes.protocol.reports import NUMBER_MAX
 
-ASKED_BYTES_MAX: Final = 256 << 10
+ASKED_BYTES_MAX: Final = 64 << 10
 """The names of a cursor have 1,024 characters each, and its log at most 1,024 partitions."""
-OUTCOME_BYTES_MAX: Final = 256 << 10
-CURSOR_CHARACTERS_MAX: Final = 64 << 10
+OUTCOME_BYTES_MAX: Final = 128 << 10
+CURSOR_CHARACTERS_MAX: Final = 56 << 10
 """Of the cursor in an outcome. Without it, the other node describes what it knows."""
 _STATUS_MAX: Final = 999
 _DESCRIPTION_CHARACTERS_MAX: Final = 2000

@@ -13,6 +13,7 @@ from amqp_streams.homes.changing.asking import (
     Question,
 )
 from amqp_streams.homes.messages import Asked, Change, Outcome
+from amqp_streams.homes.protocol.changes import ASKED_BYTES_MAX
 from amqp_streams.homes.records import HomeRecord
 
 CHANGE = Asked(0, 3, Change.REMOVE, "consumer-group", "i", "g", None, None, "user")
@@ -221,3 +222,12 @@ def test_all_questions_have_a_limit() -> None:
     assert result.status == 503
     assert f"more than {OPEN_MAX} requests wait" in result.description
     assert len(other.asking) == OPEN_MAX
+
+
+def test_a_question_that_no_frame_can_have_is_refused_here() -> None:
+    """At the other node, it would cost the connection."""
+    other = Elsewhere()
+    result = outcome(other.begin(replace(CHANGE, user="u" * ASKED_BYTES_MAX)))
+    assert result.status == 400
+    assert "are too long" in result.description
+    assert not other.asked
