@@ -224,18 +224,21 @@ async def test_the_states_of_a_log_are_removed_when_its_topic_is_gone(world: Wor
         await world.until(lambda: not node.reporting.busy)
         sweeping = Sweeping(node.shell, world.log_of, Times(sweep_ms=50, gone_ms=500))
 
-        async def sweep(rounds: int) -> None:
-            """So many descriptions, with the real ids of the topics."""
-            while rounds:
-                if sweeping.tick(boot_ms()):
-                    rounds -= 1
-                    sweeping.described(await asyncio.to_thread(world.administration.ids), boot_ms())
-                node.tick()
-                await asyncio.sleep(0.005)
+        described = 0
+
+        async def step() -> None:
+            """One step, with the real ids of the topics."""
+            nonlocal described
+            if sweeping.tick(boot_ms()):
+                described += 1
+                sweeping.described(await asyncio.to_thread(world.administration.ids), boot_ms())
+            node.tick()
+            await asyncio.sleep(0.005)
 
         # A node that does not have the log, while its topic exists.
         world.deleted = True
-        await sweep(15)
+        while described < 15:
+            await step()
         assert sweeping.removed == 0
         world.administration.delete(topics[0])
 
@@ -245,7 +248,7 @@ async def test_the_states_of_a_log_are_removed_when_its_topic_is_gone(world: Wor
         assert len(kept()) == 6, "an epoch, a cursor and an owner in each bucket"
         async with asyncio.timeout(WAIT_S):
             while kept():
-                await sweep(1)
+                await step()
         followed = node.shell._follower.states.buckets
         await world.until(lambda: all(each.values.keys() == {"home"} for each in followed))
     finally:
