@@ -67,7 +67,10 @@ def send(servers: str, topic: str, *, count: int, size: int, window: int) -> flo
 
 
 def recv(servers: str, topic: str, *, count: int) -> float:
-    """Read records from the first on; returns how many came a second after the first call that brought some.
+    """Read records from the first on; returns how many came a second after the first one.
+
+    The clock begins with the first record, as that of our generator, and not after the first call for 10,000:
+    librdkafka has read a third of 200,000 records of 1 KiB ahead by then.
 
     Raises:
         RuntimeError: a record did not come.
@@ -78,7 +81,7 @@ def recv(servers: str, topic: str, *, count: int) -> float:
     until = time.monotonic() + TIMEOUT_S
     while got < count:
         # Asked for more than there are, it would wait for them.
-        for message in consumer.consume(min(TAKEN, count - got), 1.0):
+        for message in consumer.consume(min(TAKEN, count - got) if got else 1, 1.0):
             if message.error() is not None or message.value() is None:
                 text = f"not a record: {message.error()}"
                 raise RuntimeError(text)
