@@ -168,7 +168,7 @@ class Numbers:
         pending = request.pending
         if not isinstance(pending, Opening) or pending.key != key:
             request.cancel()
-            pending = Opening(key, question.home, request)
+            pending = Opening(key, question.home, request, self._cancelled)
             self._begin(pending)
             request.pending = pending
         if not pending.ended:
@@ -329,6 +329,16 @@ class Numbers:
         self._producers.open(opening.key, opening.home, boot_ms())
         self._openings.setdefault(opening.key, deque()).append(opening)
         self._perform()
+
+    def _cancelled(self, opening: Opening) -> None:
+        """A client has left: its attach must not take the producer from where the client is now."""
+        waiting = self._openings.get(opening.key, deque())
+        if opening in self._early:
+            self._early.remove(opening)
+        elif opening in waiting:
+            self._producers.cancel(opening.key, waiting.index(opening))
+            waiting.remove(opening)
+            self._perform()
 
     def _perform(self) -> None:
         # What an effect causes is performed after it.

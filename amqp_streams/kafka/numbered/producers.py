@@ -90,6 +90,13 @@ class Producers:
         producer.open(now_ms)
         self._sweep()
 
+    def cancel(self, key: ProducerKey, index: int) -> None:
+        """The attach that waits at this index has left. See `NumberedProducer.cancel`."""
+        producer = self.producers.get(key)
+        if producer is not None:
+            producer.cancel(index)
+            self._sweep()
+
     def attach(self, key: ProducerKey) -> NumberedProducer:
         """A link is attached.
 

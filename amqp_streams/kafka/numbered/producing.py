@@ -9,8 +9,7 @@ The phases, in the order of an attach:
 5. RESTING: it has sent nothing for a while, so its thread is given back.
 6. OVER.
 
-PAUSED: it begins again with the fence, a moment later. CHECKING: before that, a node that was fenced reads
-whether another node has the producer.
+PAUSED: it begins again a moment later. CHECKING: a node that was fenced reads first who has the producer.
 
 Laws:
 1. Events and the highest numbers are one transaction, so both are stored or neither is.
@@ -106,10 +105,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """The numbers are known: the first `count` attaches that wait are answered.
-
-    `failure`: why they are refused.
-    """
+    """The first `count` attaches that wait are answered. `failure`: why they are refused."""
 
     key: ProducerKey
     count: int
@@ -217,6 +213,14 @@ class NumberedProducer:
             self._begin(now_ms, first=True)
         elif self.phase is Phase.READY:
             self._transact()
+
+    def cancel(self, index: int) -> None:
+        """The attach that waits at this index has left: without another one, nothing is taken over for it."""
+        self._asked -= 1
+        self._proved -= index < self._proved
+        busy = self.links or self._asked or self.next.events or self._flight is not None
+        if not busy and self.phase in {Phase.RESTING, *_WAITING}:
+            self._end()
 
     def append(self, share: Share, last: int, size: int) -> None:
         """Add events to the next batch. See `Batch.add`."""

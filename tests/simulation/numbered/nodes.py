@@ -243,6 +243,10 @@ class Process:
             return
         link.over = True
         self.links.pop(link, None)
+        waiting = self._opening.get(link.client.key, [])
+        if link in waiting:
+            self.producers.cancel(link.client.key, waiting.index(link))
+            waiting.remove(link)
         if link.grant is not None and link.grant.numbered is not None and link.producer is not None:
             self.numbering.detach(link.grant.numbered)
             self.producers.detach(link.producer, self.now_ms())

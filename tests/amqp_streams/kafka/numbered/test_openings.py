@@ -1,5 +1,7 @@
 """An attach that waits for its producer hears of it once, unless it has left."""
 
+from functools import partial
+
 from amqp_streams.errors import StorageError
 from amqp_streams.kafka.numbered.openings import Opening
 from amqp_streams.kafka.numbered.records import ProducerKey
@@ -7,9 +9,9 @@ from amqp_streams.storage.ports import ReadRequest
 
 
 def test_an_opening_that_was_cancelled_calls_nothing() -> None:
-    ready: list[str] = []
+    ready, cancelled = list[str](), list[Opening]()
     first, second = (
-        Opening(ProducerKey("i", "p"), 0, ReadRequest(name, lambda name=name: ready.append(name)))  # type: ignore[misc]  # a default of a lambda
+        Opening(ProducerKey("i", "p"), 0, ReadRequest(name, partial(ready.append, name)), cancelled.append)
         for name in ("first", "second")
     )
     second.cancel()
@@ -17,3 +19,6 @@ def test_an_opening_that_was_cancelled_calls_nothing() -> None:
         each.end(StorageError("reasons"))
         assert each.ended
     assert ready == ["first"]
+    # After its answer, an attach has nothing to take back.
+    first.cancel()
+    assert cancelled == [second]

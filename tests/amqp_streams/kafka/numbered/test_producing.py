@@ -353,3 +353,30 @@ def test_answers_to_earlier_attempts_change_nothing(stage: Stage) -> None:
     assert stage.kinds() == [Lost, Ended, Close]
     stage.producer.give_up("again")
     assert stage.kinds() == []
+
+
+def test_an_attach_that_has_left_takes_nothing_over(stage: Stage) -> None:
+    stage.producer.open(stage.now_ms)
+    stage.producer.open(stage.now_ms)
+    stage.fenced()
+    stage.producer.cancel(0)
+    assert stage.kinds() == [Fence, Read]
+    stage.producer.cancel(0)
+    assert stage.kinds() == [Close]
+    stage.read(ProducerRecord(OTHER, 1))
+    assert stage.kinds() == []
+    assert stage.producer.phase is Phase.OVER
+
+
+def test_an_attach_that_has_left_ends_no_producer_with_a_link(stage: Stage) -> None:
+    stage.open()
+    stage.producer.open(stage.now_ms)
+    stage.producer.open(stage.now_ms)
+    stage.producer.cancel(0)
+    stage.ended()
+    # The other one came after the transaction had begun.
+    assert stage.kinds() == [Commit, Commit]
+    stage.producer.cancel(0)
+    stage.ended()
+    assert stage.kinds() == []
+    assert stage.producer.phase is Phase.READY
