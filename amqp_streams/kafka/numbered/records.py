@@ -30,7 +30,8 @@ class ProducerKey(NamedTuple):
     @property
     def state(self) -> str:
         """Its key in the topic."""
-        return f"{_PREFIX}{self.incarnation}/{self.producer}"
+        # With its length: the ids of topics, and the names of producers, may have any of the separators.
+        return f"{_PREFIX}{len(self.incarnation)}/{self.incarnation}/{self.producer}"
 
     @property
     def bucket(self) -> int:
@@ -65,10 +66,12 @@ class ProducerRecord:
 
 def key_of(state: str) -> ProducerKey | None:
     """The producer with this key in the topic; None: it is not the key of a producer."""
-    if not state.startswith(_PREFIX):
+    length, _, rest = state.removeprefix(_PREFIX).partition("/")
+    if not (state.startswith(_PREFIX) and length.isascii() and length.isdecimal()):
         return None
-    incarnation, separator, producer = state.removeprefix(_PREFIX).partition("/")
-    return ProducerKey(incarnation, producer) if separator and incarnation and producer else None
+    incarnation, separator, producer = rest[: int(length)], rest[int(length) :][:1], rest[int(length) + 1 :]
+    found = ProducerKey(incarnation, producer)
+    return found if separator == "/" and producer and found.state == state else None
 
 
 def encoded(record: ProducerRecord) -> bytes:

@@ -23,7 +23,7 @@ from tests.simulation.homes.schedule import Network, Schedule
 from tests.simulation.numbered.kafka import Kafka, Transaction
 from tests.simulation.numbered.nodes import Link, Process, message_of
 
-INCARNATION = "i"
+INCARNATION = "i/+"
 RECOVERY_MS = OPEN_MS + 10_000 + 5 * FENCED_MS
 
 

@@ -43,7 +43,10 @@ class Node:
         return found
 
     def until(self, condition: Callable[[], bool]) -> None:
-        self.loop.run_until(condition, timeout_s=WAIT_S)
+        # There are calls all the time, so the loop alone would never give up.
+        late = time.monotonic() + WAIT_S
+        self.loop.run_until(lambda: condition() or time.monotonic() > late, timeout_s=WAIT_S)
+        assert condition()
 
     def attach(self, producer: str = "p", home: int = 0) -> tuple[StoredLog, int]:
         """A link of a producer."""

@@ -24,7 +24,7 @@ from amqp_streams.kafka.numbered.producing import (
 )
 from amqp_streams.kafka.numbered.records import ProducerKey, ProducerRecord
 
-KEY = ProducerKey("i", "p")
+KEY = ProducerKey("i/+", "p")
 ME, OTHER = "me", "other"
 
 

@@ -24,14 +24,22 @@ def test_a_record_is_read_as_it_was_written(node: str, home: int, numbers: dict[
     assert decoded("k", encoded(record)) == record
 
 
-@given(ids)
-def test_a_producer_is_found_again_by_its_key(producer: str) -> None:
-    key = ProducerKey("aZ-_9", producer)
+@given(ids, ids)
+def test_a_producer_is_found_again_by_its_key(incarnation: str, producer: str) -> None:
+    key = ProducerKey(incarnation, producer)
     assert key_of(key.state) == key
     assert 0 <= key.bucket < BUCKETS
 
 
-@pytest.mark.parametrize("state", ["home", "number/", "number/i", "number//p", "number/i/"])
+def test_the_id_of_a_topic_may_have_the_separator() -> None:
+    key = ProducerKey("PiiNgUgLT/+qs/Hp6IYyDg", "line/7")
+    assert key_of(key.state) == key
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["home", "number/", "number/1", "number//p", "number/1/i/", "number/9/i/p", "number/01/i/p", "1/i/p"],
+)
 def test_other_keys_are_not_those_of_producers(state: str) -> None:
     assert key_of(state) is None
 
