@@ -4,8 +4,8 @@ The tests are collected once, which takes 10 s of CPU, and the forks share what 
 one unit of tests after another, the longest first, and sends one short message for each test. More forks than
 cores are better than as many: half of the time, a test waits for a disk or for another process.
 
-A unit is a file, because the tests of a file share nodes; or all files that use Spark, or all that use Kafka,
-because a JVM costs as much as two thousand tests; or all files of a folder in `TOGETHER`; or one test of a
+A unit is a file, because the tests of a file share nodes; or all files that use Spark, or half of those that
+use Kafka, because a JVM costs as much as two thousand tests; or all files of a folder in `TOGETHER`; or one test of a
 file in `SPREAD`.
 """
 
@@ -29,6 +29,11 @@ from tests.costs import Cost, now, table
 
 SPARK: Final = "spark"
 KAFKA: Final = "kafka"
+NODES_ON_KAFKA: Final = "kafka, nodes"
+"""Tests with processes on Kafka have brokers of their own: they wait most of their time, and all tests with
+Kafka one after another would take longer than all other tests.
+"""
+_NODES: Final = "tests/acceptance/"
 _SHARED: Final = {SPARK: "spark: SparkSession", KAFKA: "kafka: Cluster"}
 """What the tests of many files share, and how their functions take it."""
 FIRST: Final[tuple[tuple[str, ...], ...]] = (
@@ -65,7 +70,7 @@ SPREAD: Final = (
 """Files whose tests may run in any fork: they share nothing, and each takes long."""
 TOGETHER: Final = ("tests/web_console/browser/",)
 """Folders whose files share what takes long to start."""
-_ENDED: Final = (*_SHARED, *TOGETHER)
+_ENDED: Final = (*_SHARED, NODES_ON_KAFKA, *TOGETHER)
 """Units whose last test ends all fixtures, also those of the session: brokers that wait for the end of their
 fork take a tenth of a core.
 """
@@ -96,7 +101,9 @@ def unit_of(nodeid: str, root: Path) -> str:
     file = nodeid.split("::", 1)[0]
     shared = shared_by(root / file)
     # Each fork with a test that needs brokers would start three of them.
-    if file.startswith(SPREAD) and shared != KAFKA:
+    if shared == KAFKA:
+        return NODES_ON_KAFKA if file.startswith(_NODES) else KAFKA
+    if file.startswith(SPREAD):
         return nodeid
     return shared or next((folder for folder in TOGETHER if file.startswith(folder)), file)
 

@@ -120,11 +120,14 @@ def test_a_file_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     assert "1 error" in done.stdout
 
 
-def test_files_with_kafka_brokers_are_one_unit(tmp_path: Path) -> None:
-    for name, text in (("a", "kafka: Cluster"), ("b", ""), ("c", "kafka: Cluster")):
-        (tmp_path / f"test_{name}.py").write_text(f"def test({text})")
-    nodeids = ["test_a.py::1", "test_b.py::1", "test_c.py::1"]
-    assert forks.units(nodeids, tmp_path) == [[0, 2], [1]]
+def test_files_with_kafka_brokers_are_two_units(tmp_path: Path) -> None:
+    nodes = "tests/acceptance/test_"
+    files = {"test_a": True, "test_b": False, "test_c": True, f"{nodes}d": True, f"{nodes}e": True}
+    (tmp_path / "tests/acceptance").mkdir(parents=True)
+    for name, uses in files.items():
+        (tmp_path / f"{name}.py").write_text(f"def test({'kafka: Cluster' if uses else ''})")
+    nodeids = [f"{name}.py::1" for name in files]
+    assert sorted(forks.units(nodeids, tmp_path)) == [[0, 2], [1], [3, 4]]
 
 
 SHARING = """
