@@ -27,7 +27,7 @@ class Times:
     """How often a node reports its links, and a home renews its lease."""
     report_gap_ms: int = 20
     """The shortest time between two reports of a node to one home."""
-    gather_ms: int = 300
+    gather_ms: int = 150
     """How long a new home waits at least for the reports of nodes before it assigns partitions."""
     positions_ms: int = 1000
     """How often positions that no receiver waits for are written."""
