@@ -5,8 +5,8 @@ one unit of tests after another, the longest first, and sends one short message 
 cores are better than as many: half of the time, a test waits for a disk or for another process.
 
 A unit is a file, because the tests of a file share nodes; or all files that use Spark, or half of those that
-use Kafka, because a JVM costs as much as two thousand tests; or all files of a folder in `TOGETHER`; or one test of a
-file in `SPREAD`.
+use Kafka, because a JVM costs as much as two thousand tests; or all files of a folder in `TOGETHER`; or one
+test of a file in `SPREAD`.
 """
 
 import os
