@@ -32,6 +32,7 @@ from amqp_streams.streams.groups.claims import Wanted
 
 SENT_MAX: Final = 16
 """How many reports to a home may be unanswered before an answer to the oldest one renews nothing."""
+_STOPPED: Final = "the node was stopped for longer than its grant"
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +210,20 @@ class Reporting:
             and now_ms < link.until_ms
         )
 
+    def may_grant(self, number: int, now_ms: int) -> bool:
+        """Whether the effect `Granted` of a link may be carried out now: its grant has not ended since.
+
+        If it has, the process was stopped between the answer of the home and this call, and another link may
+        have been granted the partition: the link ends.
+        """
+        link = self._links.get(number)
+        if link is None or link.gone:
+            return False
+        if now_ms >= link.until_ms:
+            self._close(link, _unreachable(_STOPPED), now_ms)
+            return False
+        return True
+
     def holds(self, number: int, at_ms: int) -> bool:
         """Whether the grant of the link, which may be leaving, lasts until then."""
         link = self._links.get(number)
@@ -222,7 +237,7 @@ class Reporting:
         """
         link = self._links.get(number)
         if link is not None and not link.gone and now_ms >= link.until_ms:
-            self._close(link, _unreachable("the node was stopped for longer than its grant"), now_ms)
+            self._close(link, _unreachable(_STOPPED), now_ms)
 
     # -- homes
 

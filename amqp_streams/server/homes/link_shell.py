@@ -221,7 +221,11 @@ class LinkShell:
                 self._service.effects.carry_out()
                 self._send(address, report, home)
             case Granted(number, partition, epoch, positions):
-                self._homed.granted(number, epoch, partition, dict(positions), now_ms)
+                # The effects are carried out in turns, so the process may have been stopped since.
+                if self._reporting.may_grant(number, self._boot_ms()):
+                    self._homed.granted(number, epoch, partition, dict(positions), now_ms)
+                else:
+                    self._perform()
             case Denied(number, error) | Closed(number, error):
                 self._homed.closed(number, error, now_ms)
             case Leave(number, error, within_ms):

@@ -165,6 +165,18 @@ def test_a_write_that_ended_after_its_grant_closes_the_link() -> None:
     assert [type(each) for each in node.taken()] == [Closed]
 
 
+def test_a_grant_that_ended_before_it_is_carried_out_ends_the_link() -> None:
+    node = Node()
+    node.answer(node.owns(), remaining=1000)
+    assert [type(each) for each in node.taken()] == [Granted]
+    assert node.reporting.may_grant(node.link, node.now + 999)
+    assert not node.taken()
+    assert not node.reporting.may_grant(node.link, node.now + 1000)
+    assert [type(each) for each in node.taken()] == [Closed]
+    assert not node.reporting.may_grant(node.link, node.now), "it has ended"
+    assert not node.taken()
+
+
 def test_a_receiver_that_waits_learns_which_positions_are_durable() -> None:
     node = Node()
     node.answer(node.owns())

@@ -194,6 +194,10 @@ def link_open_after_a_stop_in_a_write() -> Plant:
     return patch.object(Reporting, "wrote", lambda _self, _number, _now_ms: None)
 
 
+def grant_told_after_its_end() -> Plant:
+    return patch.object(Reporting, "may_grant", lambda _self, _number, _now_ms: True)
+
+
 def cursor_granted_before_it_is_written() -> Plant:
     def make(original: Any) -> Any:
         def opened(self: Serving, claimant: Claimant) -> None:
@@ -263,10 +267,11 @@ FAULTS: dict[str, tuple[Callable[[], Plant], int, bool]] = {
     "silent node forgotten too early": (silent_node_forgotten_too_early, 6, True),
     "nothing taken over from the home before": (nothing_taken_over_from_the_home_before, 0, True),
     "link open after a stop in a write": (link_open_after_a_stop_in_a_write, 6, False),
+    "grant told after its end": (grant_told_after_its_end, 18, False),
     "cursor granted before it is written": (cursor_granted_before_it_is_written, 0, True),
     "settlements of a link that does not own": (settlements_of_a_link_that_does_not_own, 0, False),
     "epoch not written": (epoch_not_written, 2, False),
     "wait shorter than the lease": (wait_shorter_than_the_lease, 17, True),
-    "lost changes of an aborted transaction": (lost_changes_of_an_aborted_transaction, 266, False),
+    "lost changes of an aborted transaction": (lost_changes_of_an_aborted_transaction, 134, False),
 }
 """Each with a seed in which it is found, and whether that run is a harsh one."""

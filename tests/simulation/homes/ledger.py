@@ -87,9 +87,16 @@ class Ledger:
     def granted(self, link: Link, epoch: int | None, positions: tuple[tuple[int, int], ...]) -> None:
         """A consumer's attach is answered."""
         self.counts["granted"] += 1
+        reporting, now_ms = link.process.reporting, link.process.boot_ms()
+        check(
+            "owner", reporting.holds(link.number, now_ms), f"{link.wanted} is told of a grant that has ended"
+        )
         for index, position in positions:
             slot = slot_of(link, index)
-            self._links.setdefault(slot, []).append(link)
+            links = self._links.setdefault(slot, [])
+            for other in links:
+                check("owner", not other.may_send(), f"{slot} is granted while {other.process.id} may send")
+            links.append(link)
             if epoch is not None:
                 check("epoch", epoch >= self._told.get(slot, 0), f"{slot} is told {epoch} after {self._told}")
                 self._told[slot] = epoch

@@ -48,7 +48,7 @@ class Process:
         self.terminating = False
         self.stopped_until = 0.0
         self.stop_in_write = 0.0
-        """For how long the process will be stopped between the next question for a lease and the write."""
+        """For how long it will be stopped before its next write, or before it answers a grant."""
         self.inbox: list[Callable[[], object]] = []
         self.links: dict[int, Link] = {}
         self.home = Home(self.id, machine.name, world.log_of, settings=SETTINGS, limits=LIMITS, times=TIMES)
@@ -366,7 +366,8 @@ class Process:
     def _perform_on(self, link: Link, order: object) -> None:
         match order:
             case reporting.Granted(_, partition, epoch, positions):
-                self._granted(link, partition, epoch, positions)
+                # It may be stopped between the answer of the home and the answer to the client.
+                self._do(link.number % 2, lambda: self._granted(link, partition, epoch, positions))
             case reporting.Denied(_, error):
                 self._lose(link, error)
             case reporting.Closed(_, error):
@@ -380,6 +381,10 @@ class Process:
                 raise AssertionError(order)
 
     def _granted(self, link: Link, partition: int | None, epoch: int | None, positions: Positions) -> None:
+        if not self.reporting.may_grant(link.number, self.boot_ms()):
+            self.world.ledger.counts["stopped before a grant"] += 1
+            self._perform()
+            return
         link.granted, link.partition = True, partition
         starts = positions or ((partition or 0, link.wanted.starts[partition or 0]),)
         link.trackers = {index: Tracker(at) for index, at in starts}
@@ -420,13 +425,17 @@ class Process:
         self.after(PUMP_MS / 3 if self.world.duel else PUMP_MS, lambda: self._pump(link))
 
     def _write(self, link: Link, index: int, count: int) -> None:
-        if self.stop_in_write:
-            # Stopped between the question and the write: the write is the first thing that follows.
+        # The write is the first thing that follows the question, or a stop after it.
+        self._do(1, lambda: self._written(link, index, count))
+
+    def _do(self, stopped: int, act: Callable[[], None]) -> None:
+        """Act, or stop first. `stopped`: 0 for never."""
+        if stopped and self.stop_in_write:
             stop_ms, self.stop_in_write = self.stop_in_write, 0.0
             self.stop(stop_ms)
-            self.inbox.append(lambda: self._written(link, index, count))
+            self.inbox.append(act)
         else:
-            self._written(link, index, count)
+            act()
 
     def _written(self, link: Link, index: int, count: int) -> None:
         if link.over:

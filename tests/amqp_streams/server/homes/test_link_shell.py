@@ -7,6 +7,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
+from amqp_streams.homes import reporting
 from amqp_streams.server.homes.link_shell import CUT_MS
 from amqp_streams.testing_amqp import EnginePair, Receiving, filter_of
 from tests.homed_node import HomedNode, MemoryHomes
@@ -170,6 +171,29 @@ def test_a_stop_of_the_process_in_a_write_closes_the_link() -> None:
     node.homes.links.wrote(link)
     node.run()
     assert receiver.refused == names.LINK_DETACH_FORCED
+
+
+def test_a_stop_of_the_process_before_a_grant_is_answered_refuses_the_attach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another link may have been granted the partition since."""
+    node = homed()
+    links = node.homes.links
+    carry_out = links._carry_out
+
+    def stopped(effect: reporting.Effect) -> None:
+        if isinstance(effect, reporting.Granted):
+            node.clock.now_ms += LEASE_MS + 10
+        carry_out(effect)
+
+    monkeypatch.setattr(links, "_carry_out", stopped)
+    pair, receiver = member(node, "a", partition=0)
+    assert receiver.refused == names.LINK_DETACH_FORCED
+    assert not receiver.arrived
+    monkeypatch.undo()
+    _, again = member(node, "b", partition=0)
+    assert again.bodies == BODIES
+    assert not pair.channel.closing
 
 
 @pytest.mark.parametrize("durable_ms", [200, 2500])
