@@ -11,11 +11,13 @@ import pytest
 from amqp_streams.cli.settings import node_settings
 from amqp_streams.config import NodeSettings
 from amqp_streams.kafka.brokers.figures import KafkaFigures
+from amqp_streams.kafka.numbered.numbers import numbered_figures
 from amqp_streams.policy import Quota, Right
 from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.redirects import Redirects
 from tests.amqp_streams.server.observing.test_metrics import STATUS, Source
+from tests.deploy.test_observed import of_homes
 
 TEXT = (Path(__file__).parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -81,8 +83,9 @@ async def test_every_metric_is_listed_and_every_listed_metric_exists(tmp_path: P
     kafka = KafkaFigures()
     kafka.statistics('{"brokers": {"a:9092/1": {"nodeid": 1, "state": "UP"}}}')
     metrics = Metrics(data_dir=tmp_path, refused=lambda: 0, expires_at=lambda: 0.0)
-    metrics.source = Source(replace(STATUS, figures=tuple(kafka.figures())))
-    text = (await metrics.text()).decode()
+    figures = (*kafka.figures(), *numbered_figures(1, {}, 1))
+    metrics.source = Source(replace(STATUS, figures=figures))
+    text = (await metrics.text()).decode() + of_homes()
     # The library adds a time of creation to each histogram.
     shown = set(re.findall(r"^# TYPE (amqp_streams_\w+?)(?<!_created) ", text, re.MULTILINE))
     rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `amqp_streams_")]

@@ -11,6 +11,8 @@ from bench.products import kafka_cluster
 
 pytestmark = [
     pytest.mark.heavy,
+    # `make chaos` runs it: half a minute, and 43 s of CPU.
+    pytest.mark.slow,
     pytest.mark.skipif(bool(kafka_cluster.why_not()), reason=kafka_cluster.why_not() or "Kafka runs here"),
 ]
 PLAN = Plan(

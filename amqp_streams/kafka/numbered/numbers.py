@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -73,6 +73,28 @@ log = logging.getLogger("amqp_streams.kafka")
 def boot_ms() -> int:
     """CLOCK_BOOTTIME in ms."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def numbered_figures(producers: int, ends: Mapping[str, int], taken: int) -> Iterator[Figure]:
+    """The figures of idempotent producers. `ends`: how many transactions ended, by outcome."""
+    yield Figure(
+        "kafka_numbered_producers",
+        "Idempotent producers that are open at this node.",
+        {(): float(producers)},
+    )
+    yield Figure(
+        "kafka_numbered_transactions",
+        "Transactions of idempotent producers, by outcome.",
+        {(outcome.name.lower(),): float(ends.get(outcome.name, 0)) for outcome in Outcome},
+        labels=("outcome",),
+        counter=True,
+    )
+    yield Figure(
+        "kafka_numbered_taken",
+        "Idempotent producers that this node lost to another one.",
+        {(): float(taken)},
+        counter=True,
+    )
 
 
 class Numbers:
@@ -143,24 +165,7 @@ class Numbers:
 
     def figures(self) -> Iterator[Figure]:
         """The figures for operators."""
-        yield Figure(
-            "numbered_producers",
-            "Idempotent producers that are open at this node.",
-            {(): float(len(self._producers.producers))},
-        )
-        yield Figure(
-            "numbered_transactions",
-            "Transactions of idempotent producers, by outcome.",
-            {(outcome.name.lower(),): float(self._ends[outcome.name]) for outcome in Outcome},
-            labels=("outcome",),
-            counter=True,
-        )
-        yield Figure(
-            "numbered_taken",
-            "Idempotent producers that this node lost to another one.",
-            {(): float(self._taken)},
-            counter=True,
-        )
+        return numbered_figures(len(self._producers.producers), self._ends, self._taken)
 
     def open(self, stored: StoredLog, question: OpenProducer, request: ReadRequest) -> Later | None:
         """The answer to `OpenProducer`."""

@@ -187,8 +187,8 @@ def test_more_producers_than_the_limit_are_refused_and_those_without_links_give_
         view, _ = node.attach(f"p{number}")
         node.store.others.detached(view)
     figures = {figure.name: figure.samples for figure in node.store.facts().figures}
-    assert figures["numbered_producers"][()] <= 3
-    assert figures["numbered_transactions"]["committed",] >= 6
+    assert figures["kafka_numbered_producers"][()] <= 3
+    assert figures["kafka_numbered_transactions"]["committed",] >= 6
 
 
 def test_the_producers_of_a_deleted_log_end_with_it(nodes: Callable[..., Node]) -> None:

@@ -114,7 +114,11 @@ def test_buckets_move_in_order_from_node_to_node(nodes: Nodes) -> None:
     nodes.await_that(lambda: one.serves == {0, 1})
     assert one.shell.problems == ()
     assert one.shell.threads == BUCKETS
-    assert {number: [each.term for each in seen] for number, seen in one.homes.items()} == {0: [1], 1: [1]}
+    nodes.await_that(
+        lambda: (
+            {number: [each.term for each in seen] for number, seen in one.homes.items()} == {0: [1], 1: [1]}
+        )
+    )
     two = nodes.start()
     nodes.await_that(lambda: len(two.serves) == 1 and len(one.serves) == 1)
     (moved,) = two.serves
