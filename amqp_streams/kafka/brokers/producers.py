@@ -4,8 +4,8 @@ See docs/compiled-loops.md.
 
 Law: both store the same records, in the same order, and report each of them once, in the same way.
 
-`wait` is called in a thread. Everything else, also the reports, comes on the event loop's thread, and never
-while `wait` runs, but `hand` may.
+`wait` is called in a thread. Everything else comes on the event loop's thread, and never while `wait` runs,
+but `hand` may. Reports come from `take` and `finish`; in Python, the first ones come from `wait`.
 """
 
 import logging

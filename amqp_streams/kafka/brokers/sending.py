@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from time import monotonic, perf_counter
 from typing import Final
 
@@ -21,6 +22,10 @@ from amqp_streams.kafka.records.plain import PlainRecord
 
 POLL_S: Final = 0.2
 """How long the thread waits for a report before it looks whether it has to end."""
+PARTITIONS_A_TURN: Final = 100
+"""Of how many partitions records are handed over before the event loop does other work. With a few records
+each, this takes less than a millisecond.
+"""
 SENDING: Final[Mapping[str, object]] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -78,6 +83,8 @@ class Sender:
         """Partitions with batches that were not handed over completely."""
         self._full = False
         """A batch was not handed over completely, because librdkafka's queue was full."""
+        self._continuing = False
+        """The event loop will hand over more."""
         self._stopping: Final = threading.Event()
         self._served: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._poll, name="kafka-reports", daemon=True)
@@ -135,7 +142,7 @@ class Sender:
     def _hand_over(self) -> None:
         """Hand over what waits, in turns, until librdkafka takes no more."""
         self._full = False
-        for partition in tuple(self._waiting):
+        for partition in tuple(islice(self._waiting, PARTITIONS_A_TURN)):
             while self._producer is not None and (batch := partition.outbox.next_to_hand()) is not None:
                 if not self._hand(self._producer, partition, batch):
                     # Reports make room. This partition keeps its turn.
@@ -143,6 +150,13 @@ class Sender:
                     return
             if self._producer is not None:
                 self._waiting.pop(partition, None)
+        if self._waiting and self._producer is not None and not self._continuing:
+            self._continuing = True
+            self._loop_call(self._continue)
+
+    def _continue(self) -> None:
+        self._continuing = False
+        self._hand_over()
 
     def _hand(self, producer: BatchProducer, partition: SendingPartition, batch: Batch) -> bool:
         """Hand over the rest of a batch; whether there is room for more."""

@@ -13,6 +13,7 @@ from random import Random
 
 from amqp_streams.homes.bucket import Outcome
 from tests.simulation.homes.schedule import Schedule
+from tests.simulation.stopping import AwayBrokers
 
 Changes = Mapping[str, bytes | None]
 SESSION_MS = 6000.0
@@ -128,18 +129,17 @@ class Group:
                 self.owner[bucket] = self.target[bucket]
 
 
-class Kafka:
+class Kafka(AwayBrokers):
     """All brokers together. `away_until`: a broker is lost, and nothing is answered until its successor
     leads.
     """
 
     def __init__(self, schedule: Schedule, random: Random, buckets: int) -> None:
+        super().__init__(schedule)
         self.schedule = schedule
         self.random = random
         self.partitions = [StatePartition(bucket) for bucket in range(buckets)]
         self.group = Group(schedule, buckets)
-        self.away_until = 0.0
-        self._waiting: list[Callable[[], object]] = []
         self.refuses = 0.0
         """How many of the writes find too few replicas in sync."""
         self.on_decided: Callable[[int, Transaction], None] = lambda _bucket, _transaction: None
@@ -159,19 +159,6 @@ class Kafka:
             for member in self.group.members.values():
                 member.heard = self.schedule.now
         self._answer()
-
-    def ask(self, act: Callable[[], object]) -> None:
-        """Carry out a request that has come, when the brokers answer."""
-        if self.away_until > self.schedule.now:
-            self._waiting.append(act)
-        else:
-            act()
-
-    def _answer(self) -> None:
-        if self.away_until <= self.schedule.now:
-            waiting, self._waiting = self._waiting, []
-            for act in waiting:
-                act()
 
     # -- requests; each answers with a value
 

@@ -19,6 +19,7 @@ from amqp_streams.streams.groups.claims import Wanted
 from tests.simulation.homes.kafka import Changes
 from tests.simulation.homes.machines import Consumer, Link, Machine
 from tests.simulation.homes.operators import Operating
+from tests.simulation.stopping import StoppableProcess
 
 if TYPE_CHECKING:
     from tests.simulation.homes.world import World
@@ -34,22 +35,20 @@ LIMITS = Limits()
 TIMES = Times()
 
 
-class Process:
+class Process(StoppableProcess):
     """A node from start to end. `id`: no other process has it."""
 
     def __init__(self, world: "World", machine: Machine) -> None:
+        super().__init__(world)
         machine.starts += 1
         machine.process = self
         self.world = world
         self.machine = machine
         self.name = machine.name
         self.id = f"{machine.name}.{machine.starts}"
-        self.alive = True
         self.terminating = False
-        self.stopped_until = 0.0
         self.stop_in_write = 0.0
         """For how long it will be stopped before its next write, or before it answers a grant."""
-        self.inbox: list[Callable[[], object]] = []
         self.links: dict[int, Link] = {}
         self.home = Home(self.id, machine.name, world.log_of, settings=SETTINGS, limits=LIMITS, times=TIMES)
         self.reporting = Reporting(self.id, TIMES)
@@ -60,56 +59,12 @@ class Process:
         self._followed = [0] * len(world.kafka.partitions)
         self.do(self._join)
         for ms, act in ((TICK_MS, self._tick), (FOLLOW_MS, self._follow), (HEARTBEAT_MS, self._heartbeat)):
-            self._every(ms, act)
+            self.every(ms, act)
 
     # -- the process on its machine
 
     def boot_ms(self) -> int:
         return self.machine.boot_ms(self.world.schedule.now)
-
-    @property
-    def stopped(self) -> bool:
-        return self.world.schedule.now < self.stopped_until
-
-    def do(self, act: Callable[[], object]) -> None:
-        """Run this in the process: now, or when it continues."""
-        if not self.alive:
-            return
-        if self.stopped:
-            self.inbox.append(act)
-            return
-        act()
-        self._perform()
-
-    def after(self, ms: float, act: Callable[[], object]) -> None:
-        self.world.schedule.after(ms, lambda: self.do(act))
-
-    def _every(self, ms: float, act: Callable[[], object]) -> None:
-        def turn() -> None:
-            if self.alive:
-                # A timer that was due several times while the process was stopped fires once.
-                if not self.stopped:
-                    self.do(act)
-                self.world.schedule.after(ms, turn)
-
-        self.world.schedule.after(self.world.random.uniform(0, ms), turn)
-
-    def stop(self, ms: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
-        if self.alive and not self.stopped:
-            self.stopped_until = self.world.schedule.now + ms
-            self.world.schedule.after(ms, self._continue)
-
-    def wake(self) -> None:
-        """SIGCONT now."""
-        self.stopped_until = self.world.schedule.now
-        self._continue()
-
-    def _continue(self) -> None:
-        if not self.stopped:
-            inbox, self.inbox = self.inbox, []
-            for act in inbox:
-                self.do(act)
 
     def kill(self) -> None:
         """SIGKILL, or the end of the process."""

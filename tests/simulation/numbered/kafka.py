@@ -12,6 +12,7 @@ from random import Random
 
 from amqp_streams.kafka.numbered.producing import Outcome
 from tests.simulation.homes.schedule import Schedule
+from tests.simulation.stopping import AwayBrokers
 
 MARKERS_MS = 45.0
 TIMEOUT_MS = 10_000.0
@@ -31,10 +32,11 @@ class Transaction:
     marked: bool = False
 
 
-class Kafka:
+class Kafka(AwayBrokers):
     """All brokers together."""
 
     def __init__(self, schedule: Schedule, random: Random, buckets: int) -> None:
+        super().__init__(schedule)
         self.schedule = schedule
         self.random = random
         self.epochs: dict[str, int] = {}
@@ -42,10 +44,8 @@ class Kafka:
         self.last: dict[str, Transaction] = {}
         self.buckets: list[list[Transaction]] = [[] for _ in range(buckets)]
         """The transactions with a record in each bucket, as offsets."""
-        self.away_until = 0.0
         self.refuses = 0.0
         self.on_decided: Callable[[Transaction], None] = lambda _transaction: None
-        self._waiting: list[Callable[[], object]] = []
 
     def away(self, ms: float) -> None:
         """Nothing is answered for a while."""
@@ -56,19 +56,6 @@ class Kafka:
         """End all faults."""
         self.refuses, self.away_until = 0.0, self.schedule.now
         self._answer()
-
-    def ask(self, act: Callable[[], object]) -> None:
-        """Carry out a request that has come, when the brokers answer."""
-        if self.away_until > self.schedule.now:
-            self._waiting.append(act)
-        else:
-            act()
-
-    def _answer(self) -> None:
-        if self.away_until <= self.schedule.now:
-            waiting, self._waiting = self._waiting, []
-            for act in waiting:
-                act()
 
     # -- readers
 

@@ -29,6 +29,7 @@ from amqp_streams.streams.numbering import Numbering
 from amqp_streams.streams.receipts import Wait
 from amqp_streams.streams.steps import finish
 from tests.simulation.numbered.kafka import Event
+from tests.simulation.stopping import StoppableProcess
 
 if TYPE_CHECKING:
     from tests.simulation.numbered.world import Machine, World
@@ -64,21 +65,19 @@ class Link:
     over: bool = False
 
 
-class Process:
+class Process(StoppableProcess):
     """A node from start to end. `id`: no other process has it."""
 
     def __init__(self, world: "World", machine: "Machine") -> None:
+        super().__init__(world)
         machine.starts += 1
         machine.process = self
         self.world = world
         self.machine = machine
         self.name = machine.name
         self.id = f"{machine.name}.{machine.starts}"
-        self.alive = True
-        self.stopped_until = 0.0
         self.stop_in_commit = 0.0
         """For how long the process will be stopped between the events of a transaction and its end."""
-        self.inbox: list[Callable[[], object]] = []
         self.links: dict[Link, None] = {}
         self.pending_bytes = 0
         self.table = FollowedStates(len(world.kafka.buckets))
@@ -96,53 +95,12 @@ class Process:
         self._opening: dict[ProducerKey, list[Link]] = {}
         self._waits: dict[tuple[CommitQueue, int], list[tuple[Link, Wait, list[int]]]] = {}
         for ms, act in ((TICK_MS, self._tick), (FOLLOW_MS, self._follow)):
-            self._every(ms, act)
+            self.every(ms, act)
 
     # -- the process on its machine
 
     def now_ms(self) -> int:
         return self.machine.boot_ms(self.world.schedule.now)
-
-    @property
-    def stopped(self) -> bool:
-        return self.world.schedule.now < self.stopped_until
-
-    def do(self, act: Callable[[], object]) -> None:
-        """Run this in the process: now, or when it continues."""
-        if not self.alive:
-            return
-        if self.stopped:
-            self.inbox.append(act)
-            return
-        act()
-        self._perform()
-
-    def after(self, ms: float, act: Callable[[], object]) -> None:
-        self.world.schedule.after(ms, lambda: self.do(act))
-
-    def _every(self, ms: float, act: Callable[[], object]) -> None:
-        def turn() -> None:
-            if self.alive:
-                if not self.stopped:
-                    self.do(act)
-                self.world.schedule.after(ms, turn)
-
-        self.world.schedule.after(self.world.random.uniform(0, ms), turn)
-
-    def stop(self, ms: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
-        if self.alive and not self.stopped:
-            self.stopped_until = self.world.schedule.now + ms
-            self.world.schedule.after(ms, self.wake)
-
-    def wake(self) -> None:
-        """SIGCONT, if it is due."""
-        if self.world.calm:
-            self.stopped_until = self.world.schedule.now
-        if not self.stopped:
-            inbox, self.inbox = self.inbox, []
-            for act in inbox:
-                self.do(act)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams.kafka.brokers.producers import BatchProducer, PythonProducer, producer_of
-from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
+from amqp_streams.kafka.brokers.sending import PARTITIONS_A_TURN, Sender, SendingPartition
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
@@ -79,6 +79,17 @@ def test_each_partition_gets_one_batch_of_what_was_appended(sending: Sending) ->
         values = [value for turn in range(4) for value in (b"%d" % turn, b"more", b"and more")]
         assert stored(sending.servers, partition, 12) == [(None, value) for value in values]
     assert sending.sender.close(10)
+
+
+def test_many_partitions_are_handed_over_in_turns(sending: Sending) -> None:
+    partitions = [SendingPartition(f"t{index}", 0) for index in range(2 * PARTITIONS_A_TURN + 1)]
+    for partition in partitions:
+        sending.append(partition, b"a")
+    sending.sender.send()
+    begun = [partition for partition in partitions if partition.outbox.next_to_hand() is None]
+    assert begun == partitions[:PARTITIONS_A_TURN], "the event loop has other work"
+    sending.finish(*partitions)
+    assert not any(sending.failures(partition) for partition in partitions)
 
 
 def test_keys_and_empty_values_arrive(sending: Sending) -> None:
