@@ -25,10 +25,14 @@ class Marks:
         """Of new leaders, until the marks of those before them are compared."""
         self._fallen: Final[set[Place]] = set()
 
-    def look(self, extents: Mapping[Place, Extent], known: Mapping[Place, int]) -> dict[Place, Mark]:
+    def look(
+        self, extents: Mapping[Place, Extent], known: Mapping[Place, int], written: Mapping[Place, int]
+    ) -> dict[Place, Mark]:
         """Take in what leaders say; returns the marks to compare with the leaders of now.
 
         `known`: the ends that were known before the leaders were asked. Only these partitions count.
+        `written`: the ends including what a transaction holds back, of partitions that cannot be read up to
+        the end that was known.
         """
         elected = {}
         for place, extent in extents.items():
@@ -40,7 +44,7 @@ class Marks:
             elif extent.epoch > mark.epoch:
                 elected[place] = mark
                 self._next[place] = Mark(extent.end, extent.epoch)
-                if extent.end < known[place]:
+                if written.get(place, extent.end) < known[place]:
                     self._fallen.add(place)
         return elected
 

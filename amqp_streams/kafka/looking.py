@@ -35,7 +35,8 @@ class Look:
     """What Kafka said. `topics`: None if it was not asked. `failure`: why it did not answer.
 
     `changes`: how many changes of topics the node had made when the look began. `known`: the ends that the
-    node knew then.
+    node knew then. `written`: the numbers after the last records of partitions that cannot be read up to the
+    end that the node knew.
     """
 
     changes: int
@@ -43,6 +44,7 @@ class Look:
     topics: Mapping[str, FoundTopic] | None = None
     failure: str | None = None
     known: Known = field(default_factory=dict)
+    written: Mapping[Place, int] = field(default_factory=dict)
 
 
 def pause_after(cpu_s: float, every_s: float) -> float:
@@ -123,7 +125,18 @@ class Looker:
                 places = tuple(dict.fromkeys((*places, *new)))
         # Only a leader that was asked later can lack what the node knew.
         known = self._catalog.ends_now(places)
-        return Look(changes, self._administration.extents(places), topics, known=known)
+        extents = self._administration.extents(places)
+        # A transaction that has not ended holds back events behind it that were accepted. They are not lost.
+        held_back = [
+            partition.place
+            for partition, (_, end) in known.items()
+            if partition.place in extents and extents[partition.place].end < end
+        ]
+        written = self._administration.written_ends(held_back) if held_back else {}
+        for place in held_back:
+            if place not in written:
+                del extents[place]  # it counts as a partition that has not answered
+        return Look(changes, extents, topics, known=known, written=written)
 
     def _topics(self) -> dict[str, FoundTopic]:
         return self._administration.describe(filter(self._catalog.wanted, self._administration.names()))

@@ -29,9 +29,11 @@ class Losses:
         self.fell: Final = self._marks.fell
         self.forget: Final = self._marks.forget
 
-    def looked(self, extents: Mapping[Place, Extent], known: Mapping[Place, int]) -> None:
+    def looked(
+        self, extents: Mapping[Place, Extent], known: Mapping[Place, int], written: Mapping[Place, int]
+    ) -> None:
         """Take in a look at Kafka: see `Marks.look`."""
-        elected = self._marks.look(extents, known)
+        elected = self._marks.look(extents, known, written)
         # One comparison at a time: the others are elected at the next look as well.
         if elected and self._request.pending is None:
             job = Job(partial(self._compare, elected), partial(self._compared, elected))

@@ -434,7 +434,7 @@ class KafkaStore:
     def _looked(self, look: Look) -> None:
         """Take in a look at Kafka."""
         self._away = None if look.failure is None else f"Kafka does not answer: {look.failure}"
-        self._losses.looked(look.extents, self._catalog.current(look.known))
+        self._losses.looked(look.extents, self._catalog.current(look.known), look.written)
         self._catalog.moved(look.extents)
         if look.topics is not None:
             found = (topic.replication for topic in look.topics.values())

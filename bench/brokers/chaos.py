@@ -166,6 +166,13 @@ class Run:
             for number, node in enumerate(self.world.nodes, 1)
             if "Traceback" in node.words
         ]
+        # The topics lose nothing, whatever is disturbed here.
+        complaints += [
+            f"node {number} says that events were lost: {line}"
+            for number, node in enumerate(self.world.nodes, 1)
+            for line in node.words.splitlines()
+            if "events_lost" in line
+        ]
         words = self.fleet.words()
         complaints += [f"{name} wrote a traceback" for name, said in words.items() if "Traceback" in said]
         return Ended(found, wanted, self.traces(), self.fleet.journals())
@@ -345,7 +352,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--handovers", type=int, default=5)
     parser.add_argument("--with", dest="companions", default="", help=f"of {', '.join(KINDS)}, with commas")
     parser.add_argument(
-        "--idempotent", type=int, default=0, help="how many of the writers are idempotent producers"
+        "--idempotent",
+        type=int,
+        default=Plan().idempotent,
+        help="how many of the 4 writers are idempotent producers (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)

@@ -46,8 +46,10 @@ EARLIEST: Final = cast("OffsetSpec", OffsetSpec.earliest())  # type: ignore[no-u
 LATEST: Final = cast("OffsetSpec", OffsetSpec.latest())  # type: ignore[no-untyped-call]
 CHANGE_S: Final = 15.0
 """How long a change may take until every broker shows it."""
-DELETED_S: Final = 2.0
-"""How long the leaders of a deleted topic may take to know it."""
+DELETED_S: Final = 10.0
+"""How long the leaders of a deleted topic may take to know it. Until then they answer with its ends, which a
+node would take for those of a new log with the same name.
+"""
 _AGAIN_S: Final = 0.05
 _UNKNOWN: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -257,6 +259,14 @@ class Administration:
             return Extents(found, starts.unknown | ends.unknown, starts.reason or ends.reason)
 
         return joined(asked.values(), answered)
+
+    def written_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The numbers after the last records, as `ask_written_end`; without partitions that do not answer.
+
+        Raises StorageError: this is closed.
+        """
+        asked = self._ask(dict.fromkeys(places, LATEST), isolation=IsolationLevel.READ_UNCOMMITTED)
+        return dict(self._result(asked).found)
 
     def ask_first_after(self, place: Place, after_ms: int) -> "Future[int | None]":
         """The number of the first record with a later time; None if no record has one.

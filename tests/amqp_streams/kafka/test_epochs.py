@@ -10,8 +10,11 @@ from amqp_streams.kafka.epochs import Marks
 PLACE = Place("t", 0)
 
 
-def look(marks: Marks, end: int, epoch: int, known: int = 0) -> dict[Place, Mark]:
-    return marks.look({PLACE: Extent(0, end, epoch)}, {PLACE: known})
+def look(
+    marks: Marks, end: int, epoch: int, known: int = 0, *, written: int | None = None
+) -> dict[Place, Mark]:
+    ends = {} if written is None else {PLACE: written}
+    return marks.look({PLACE: Extent(0, end, epoch)}, {PLACE: known}, ends)
 
 
 def test_an_end_that_falls_without_an_election_means_nothing() -> None:
@@ -56,6 +59,16 @@ def test_an_end_below_what_was_known_is_a_loss_although_the_leader_has_the_mark(
     assert marks.compared(PLACE, mark, None) == 10
 
 
+def test_what_a_transaction_holds_back_is_no_loss() -> None:
+    """Events behind an open transaction are accepted, and cannot be read before it ends."""
+    marks = Marks()
+    look(marks, 10, 5)
+    [mark] = look(marks, 10, 6, known=15, written=16).values()
+    assert marks.compared(PLACE, mark, None) is None
+    [mark] = look(marks, 10, 7, known=16, written=14).values()
+    assert marks.compared(PLACE, mark, None) == 10
+
+
 def test_a_number_that_is_given_again_is_a_loss_although_the_end_is_greater() -> None:
     marks = Marks()
     look(marks, 10, 5)
@@ -83,6 +96,6 @@ def test_a_comparison_with_a_topic_that_is_gone_means_nothing() -> None:
 def test_a_partition_that_was_not_known_has_no_mark() -> None:
     """Another topic may have its place by now."""
     marks = Marks()
-    assert marks.look({PLACE: Extent(0, 10, 5)}, {}) == {}
+    assert marks.look({PLACE: Extent(0, 10, 5)}, {}, {}) == {}
     look(marks, 3, 6)
     assert look(marks, 3, 7) == {PLACE: Mark(3, 6)}

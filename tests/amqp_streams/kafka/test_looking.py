@@ -15,7 +15,7 @@ from amqp_streams.kafka.catalog import Catalog
 from amqp_streams.kafka.looking import LOOK_S, LOOK_S_MAX, SHARE, Look, Looker, pause_after
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
-from tests.amqp_streams.kafka.test_catalog import Node
+from tests.amqp_streams.kafka.test_catalog import FOUND, Node
 
 
 class Slow:
@@ -71,10 +71,13 @@ class Cluster(Administration):
         return dict.fromkeys(places, Extent(0, 1))
 
 
-def looks(cluster: Administration, places: Collection[Place]) -> Look:
+def looks(cluster: Administration, known: Collection[Place] | Catalog) -> Look:
     """The first look that asks for topics."""
-    catalog = Catalog(TopicNames(), weak=False, make=cast("Any", None), dropped=cast("Any", None))
-    catalog.places = tuple(places)
+    if isinstance(known, Catalog):
+        catalog = known
+    else:
+        catalog = Catalog(TopicNames(), weak=False, make=cast("Any", None), dropped=cast("Any", None))
+        catalog.places = tuple(known)
     found, enough = list[Look](), threading.Event()
 
     def looked(look: Look) -> None:
@@ -105,6 +108,25 @@ def test_a_cluster_whose_partitions_do_not_answer_is_away() -> None:
 
 def test_a_cluster_without_known_logs_is_away_if_it_does_not_list_topics() -> None:
     assert looks(Cluster(led=True), []).failure == "the topics cannot be listed"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_partition_that_ends_earlier_than_known_is_asked_what_it_holds_back(answers: bool) -> None:
+    """An open transaction holds accepted events back. Without an answer, they could seem to be lost."""
+    places = FOUND.places
+    asked = list[list[Place]]()
+
+    class HeldBack(Cluster):
+        def written_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+            asked.append(list(places))
+            return dict.fromkeys(asked[-1], 5) if answers else {}
+
+    catalog = Node().catalog
+    catalog.add(FOUND, {place: Extent(0, end) for place, end in zip(places, (1, 5), strict=True)})
+    look = looks(HeldBack(led=True), catalog)
+    assert asked[0] == [places[1]]
+    assert look.written == ({places[1]: 5} if answers else {})
+    assert look.extents == dict.fromkeys(places if answers else places[:1], Extent(0, 1))
 
 
 def test_looks_at_thousands_of_partitions_leave_the_interpreter_to_the_event_loop() -> None:

@@ -35,7 +35,7 @@ class Leaders:
 
     def look(self, epoch: int, end: int) -> None:
         found = {place: Extent(0, end, epoch) for place in (FIRST, SECOND)}
-        self.losses.looked(found, dict.fromkeys(found, end))
+        self.losses.looked(found, dict.fromkeys(found, end), {})
 
 
 @pytest.fixture
