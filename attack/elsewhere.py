@@ -106,6 +106,7 @@ INSIDE: Final = {
     "amqp_streams.homes.protocol.answers:_WITHIN_MS_MAX": "format",
     "amqp_streams.homes.protocol.changes:_DESCRIPTION_CHARACTERS_MAX": "text",
     "amqp_streams.homes.protocol.changes:_STATUS_MAX": "format",
+    "amqp_streams.homes.protocol.descriptions:_PARTITION_MAX": "format",
     "amqp_streams.homes.protocol.dialogue:_NAME_CHARACTERS_MAX": "format",
     "amqp_streams.homes.protocol.fields:_SHOWN_MAX": "text",
     "amqp_streams.homes.protocol.reports:NODE_CHARACTERS_MAX": "format",

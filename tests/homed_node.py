@@ -10,19 +10,18 @@ from amqp_streams.homes.bucket import Commit, Fence, Load, Outcome, Reply
 from amqp_streams.homes.buckets import BUCKETS
 from amqp_streams.homes.changing.asking import Asking
 from amqp_streams.homes.changing.subscriptions import HomedSubscriptions
+from amqp_streams.homes.describing.inquiring import Inquiring
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.kept import KeptRequests
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.membership import GivenBack, Leave
-from amqp_streams.homes.messages import Asked, Report
+from amqp_streams.homes.messages import Asked, Inquiry, Report
 from amqp_streams.homes.records import KEY, HomeRecord, decoded
 from amqp_streams.homes.reporting import Reporting
 from amqp_streams.homes.serving import Serving
 from amqp_streams.node.writes import Wait
 from amqp_streams.server.homes.link_shell import LinkShell
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
-from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.testing_amqp import InMemoryNode
 
 TICK_S = 0.05
@@ -77,13 +76,13 @@ class MemoryHomes:
     def _take_requests(self) -> None:
         node = self._node.service.node
         self.asking = Asking(self._process, self)
+        self.inquiring = Inquiring(self._process, self)
         self.requests = requests = KeptRequests(
             self._node.store.logs,
             self,
             node.homed.links,
-            settings=self._node.settings.groups,
-            limits=self._node.settings.limits,
             asking=self.asking,
+            inquiring=self.inquiring,
             now_ms=self._node.clock,
             refreshed=self.refreshed,
         )
@@ -104,14 +103,8 @@ class MemoryHomes:
     def deciding(self, bucket: int) -> Serving | None:
         return self.home.deciding(bucket)
 
-    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
-        return self.home.owned(bucket, log)
-
-    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
-        return self.home.cursor(bucket, key)
-
-    def uses(self, bucket: int, key: CursorKey) -> bool | None:
-        return self.home.uses(bucket, key)
+    def current(self, bucket: int) -> Serving | None:
+        return self.home.current(bucket, self._node.clock())
 
     def refreshed(self) -> Generator[Wait, None, None]:
         """The states are always those of the topic; an answer takes a moment nevertheless."""
@@ -134,6 +127,18 @@ class MemoryHomes:
     def problem(self, address: str) -> str | None:
         return None
 
+    def is_current(self, bucket: int) -> bool:
+        return self.current(bucket) is not None
+
+    def inquire(self, address: str, inquiry: Inquiry) -> bool:
+        return False
+
+    def forget_inquiry(self, address: str, number: int) -> None:
+        """Nothing is sent."""
+
+    def unreached(self, address: str) -> str | None:
+        return None
+
     def _log_of(self, incarnation: str) -> StoredLog | None:
         return next((log for log in self._node.store.logs.values() if log.incarnation == incarnation), None)
 
@@ -150,6 +155,7 @@ class MemoryHomes:
         self.links.tick()
         self.requests.changes.tick()
         self.asking.tick(self._node.clock())
+        self.inquiring.tick(self._node.clock())
 
     def _send(self, address: str, report: Report, _home: str) -> None:
         def arrive() -> None:

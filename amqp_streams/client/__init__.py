@@ -44,7 +44,7 @@ from amqp_streams.client.management.connections import (
     Held,
     Traffic,
 )
-from amqp_streams.client.management.cursors import CursorInfo, CursorPosition, GroupInfo
+from amqp_streams.client.management.cursors import CursorInfo, CursorPosition, GroupInfo, GroupList
 from amqp_streams.client.management.extents import LogExtent, PartitionExtent
 from amqp_streams.client.management.info import LogInfo, LogSummary, PartitionInfo
 from amqp_streams.client.management.node import (
@@ -107,6 +107,7 @@ __all__ = [
     "Event",
     "GroupConsumer",
     "GroupInfo",
+    "GroupList",
     "Held",
     "Latest",
     "LinkError",

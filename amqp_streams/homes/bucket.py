@@ -250,6 +250,13 @@ class Bucket:
         """
         return self.serving if self.phase is Phase.SERVING else None
 
+    def current(self, now_ms: int) -> Serving | None:
+        """What decides, if it knows who owns what. Without a lease it does if it has granted nothing: a home
+        that no node reports to does not renew its lease.
+        """
+        serving = self.deciding
+        return serving if serving is not None and (self._holds(now_ms) or not serving.sessions) else None
+
     def drain(self, now_ms: int) -> None:
         """Leave the bucket to another home."""
         if self.phase is Phase.OVER or self.phase is Phase.DRAINING:

@@ -16,9 +16,6 @@ from amqp_streams.homes.messages import Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.serving import LogOf, Serving
 from amqp_streams.homes.states import BucketStates
-from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
-from amqp_streams.streams.groups.ownership import Ownership
 
 Effect: TypeAlias = Fence | Load | Commit | Reply | GivenBack | Leave
 
@@ -119,21 +116,6 @@ class Home:
 
     # -- for requests
 
-    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
-        """See `Here.owned`."""
-        serving = self.serving(bucket)
-        return None if serving is None else serving.groups.of(log)
-
-    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
-        """See `Here.cursor`."""
-        serving = self.serving(bucket)
-        return None if serving is None else serving.cursors.find(key)
-
-    def uses(self, bucket: int, key: CursorKey) -> bool | None:
-        """See `Here.uses`."""
-        serving = self.serving(bucket)
-        return None if serving is None else serving.uses(key)
-
     def serving(self, bucket: int) -> Serving | None:
         """See `Here.serving`."""
         found = self.buckets.get(bucket)
@@ -143,6 +125,14 @@ class Home:
         """See `Here.deciding`."""
         found = self.buckets.get(bucket)
         return None if found is None else found.deciding
+
+    def current(self, bucket: int, now_ms: int) -> Serving | None:
+        """See `describing.Here.current`."""
+        found = self.buckets.get(bucket)
+        # The state topic may name a later home of which this one has not heard otherwise.
+        if found is None or self._terms.get(bucket, 0) > found.record.term:
+            return None
+        return found.current(now_ms)
 
     # -- buckets
 

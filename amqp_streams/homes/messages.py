@@ -9,7 +9,8 @@ first report to a new home, the node shows what it held under the old one. A lin
 or does not have, is released.
 
 A change of a group or cursor that a user asks for is another message, with an answer of its own: it is not a
-state, so it is never repeated.
+state, so it is never repeated. An inquiry asks a home to describe groups and cursors. It changes nothing, so
+it may be repeated.
 """
 
 from dataclasses import dataclass
@@ -181,3 +182,74 @@ class Outcome:
     description: str
     cursor: str | None = None
     moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A group, or the cursor with this id, that is to be described. `bucket`: of the group or cursor."""
+
+    bucket: int
+    incarnation: str
+    group: str | None = None
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A question about groups and cursors to the node that is their home.
+
+    `number`: of the question; its node uses it once. `named`: buckets of which the answer names the groups
+    that have links, and no states that each node knows.
+    """
+
+    number: int
+    subjects: tuple[Subject, ...] = ()
+    named: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The cursor of a group or link, with its positions at its home."""
+
+    user: str | None
+    updated_ms: int
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a home knows of a subject of an inquiry.
+
+    `at`: the index of the subject. `exists`: a group or cursor is there. `active`: it has links. `waiting`:
+    how many of them have no partition. `owners`: by partition, the member whose link was granted it.
+    `epochs`: by partition, those that are not 0.
+    """
+
+    at: int
+    exists: bool
+    active: bool = False
+    waiting: int = 0
+    owners: tuple[tuple[int, str], ...] = ()
+    epochs: Positions = ()
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A group that has links, and no states that each node knows."""
+
+    bucket: int
+    incarnation: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The answer to an inquiry. `named`: the buckets whose groups are named, all of them.
+
+    Subjects that are missing were not described: their home is elsewhere, or the answer has no room for them.
+    """
+
+    number: int
+    named: tuple[int, ...] = ()
+    items: tuple[Described | Named, ...] = ()

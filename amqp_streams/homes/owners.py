@@ -9,6 +9,7 @@ number of the link, which no other link ever has.
 """
 
 import json
+import re
 from typing import Final
 
 from amqp_streams.streams.consuming.cursors import link_key
@@ -16,6 +17,7 @@ from amqp_streams.streams.groups.claims import Wanted
 
 PREFIX: Final = "owner/"
 VERSION: Final = 1
+_KEY: Final = re.compile(rf"{PREFIX}.+?/[0-9]+/(.*)", re.DOTALL)
 
 
 def owner_key(wanted: Wanted, partition: int | None) -> str:
@@ -29,3 +31,10 @@ def owner_key(wanted: Wanted, partition: int | None) -> str:
 def encoded(node: str, number: int) -> bytes:
     """The value of the record. Two links have the same value only if they are the same link."""
     return json.dumps({"v": VERSION, "node": node, "link": number}, separators=(",", ":")).encode()
+
+
+def owner_group(key: str) -> str | None:
+    """The group in the key of a record; None: it is of a link without a group."""
+    # An incarnation may contain a slash: the id of a topic of Kafka is base64.
+    found = _KEY.fullmatch(key)
+    return None if found is None else found[1]

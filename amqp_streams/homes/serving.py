@@ -188,6 +188,11 @@ class Serving:
         """Whether a link has this cursor."""
         return key.state in self._of_state
 
+    def granted(self, link: GroupLink) -> bool:
+        """Whether this home has granted the link its partition: its node may send events on it."""
+        claimant = self._links.get(link)
+        return claimant is not None and claimant.granted
+
     def end_links(self, key: CursorKey) -> None:
         """Close the links that have this cursor: its subscription ends."""
         for claimant in list(self._of_state.get(key.state, ())):

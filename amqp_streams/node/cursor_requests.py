@@ -23,7 +23,6 @@ from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import info, management
 from amqp_streams.streams.consuming.cursors import Cursor, group_key
 from amqp_streams.streams.groups.claims import UNNAMED
-from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.management import Answer, Request, RequestError
 from amqp_streams.streams.resets import requested_lookup, requested_positions
 from amqp_streams.streams.steps import PARTITIONS_A_STEP, Steps
@@ -32,6 +31,8 @@ from amqp_streams.wire.types import Symbol, ULong, Value
 
 PositionsIn: TypeAlias = Callable[[StoredLog], Mapping[int, int]]
 """The positions to which a cursor is moved, by partition of its log. Raises RequestError."""
+EpochOf: TypeAlias = Callable[[int], int]
+"""The recorded epoch of a group in a partition; 0 if no epoch was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +114,12 @@ class CursorRequests:
     def _described(self, log: StoredLog, cursor: Cursor) -> Steps[dict[Value, Value]]:
         self.cursors.present(cursor)
         followers = self.cursors.followers(cursor)
-        group = cursor.key.group
         members = {
             partition.index: each.request.member for each in followers for partition in each.partitions
         }
-        partitions = yield from _described_positions(
-            log, cursor, sorted(cursor.positions), group, self.groups.of(log), members
+        return described_cursor(
+            log, cursor, partial(_epoch, self.groups, log, cursor.key.group), members, active=bool(followers)
         )
-        return {
-            **_whose(log, group, cursor),
-            names.CURSOR_ACTIVE: bool(followers),
-            names.INFO_PARTITIONS: partitions,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,22 +231,44 @@ class GroupRequests:
         return group
 
     def _described(self, log: StoredLog, group: str) -> Steps[dict[Value, Value]]:
-        owned = self.groups.of(log)
-        links = owned.links(group)
+        links = self.groups.of(log).links(group)
         members = {link.partition: link.member for link in links if link.partition is not None}
         cursor = self._kept(log, group)
         if cursor is not None:
             self.cursors.present(cursor)
-        partitions = yield from _described_positions(
-            log, cursor, range(len(log.partitions)), group, owned, members
+        return described_group(
+            log, group, cursor, partial(_epoch, self.groups, log, group), members, len(links) - len(members)
         )
-        return {
-            names.NAME: group,
-            **_whose(log, group, cursor),
-            names.CURSOR_ACTIVE: bool(links),
-            names.CURSOR_WAITING: len(links) - len(members),
-            names.INFO_PARTITIONS: partitions,
-        }
+
+
+def described_cursor(
+    log: StoredLog, cursor: Cursor, epoch: EpochOf, members: Mapping[int, str], *, active: bool | None
+) -> Steps[dict[Value, Value]]:
+    """The map of a cursor. `members`: the owners, by partition. `active`: a link uses it; None: unknown."""
+    group = cursor.key.group
+    partitions = yield from _described_positions(
+        log, cursor, sorted(cursor.positions), None if group is None else epoch, members
+    )
+    return {**_whose(log, group, cursor), names.CURSOR_ACTIVE: active, names.INFO_PARTITIONS: partitions}
+
+
+def described_group(  # noqa: PLR0917  what a group consists of
+    log: StoredLog,
+    group: str,
+    cursor: Cursor | None,
+    epoch: EpochOf,
+    members: Mapping[int, str],
+    waiting: int,
+) -> Steps[dict[Value, Value]]:
+    """The map of a group. `members`: the owners, by partition. `waiting`: how many links have none."""
+    partitions = yield from _described_positions(log, cursor, range(len(log.partitions)), epoch, members)
+    return {
+        names.NAME: group,
+        **_whose(log, group, cursor),
+        names.CURSOR_ACTIVE: bool(members) or waiting > 0,
+        names.CURSOR_WAITING: waiting,
+        names.INFO_PARTITIONS: partitions,
+    }
 
 
 def asked_logs(logs: Mapping[str, StoredLog], request: Request) -> Sequence[StoredLog]:
@@ -310,12 +327,15 @@ def _whose(log: StoredLog, group: str | None, cursor: Cursor | None) -> dict[Val
     }
 
 
-def _described_positions(  # noqa: PLR0917  one parameter for each column of the answer
+def _epoch(groups: Groups, log: StoredLog, group: str | None, partition: int) -> int:
+    return groups.of(log).epoch(group or UNNAMED, partition)
+
+
+def _described_positions(
     log: StoredLog,
     cursor: Cursor | None,
     indices: Iterable[int],
-    group: str | None,
-    owned: Ownership,
+    epoch: EpochOf | None,
     members: Mapping[int, str],
 ) -> Steps[list[Value]]:
     described: list[Value] = []
@@ -329,7 +349,7 @@ def _described_positions(  # noqa: PLR0917  one parameter for each column of the
             names.CURSOR_LAG: None
             if position is None
             else max(0, partition.end - max(position, partition.start)),
-            names.CURSOR_EPOCH: None if group is None else ULong(owned.epoch(group, index)),
+            names.CURSOR_EPOCH: None if epoch is None else ULong(epoch(index)),
             names.CURSOR_MEMBER: members.get(index),
         }
         described.append(info.encoded(entry))

@@ -4,7 +4,7 @@ Law: a group counts once, however it is known; the number equals that of a list 
 (`tests/amqp_streams/node/test_groups_machine.py`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from enum import Flag
 
 from amqp_streams.streams.groups.claims import UNNAMED
@@ -51,3 +51,8 @@ class GroupCounts:
     def of(self, incarnation: str) -> int:
         """The number of groups of a log."""
         return len(self._known.get(incarnation, ()))
+
+    def without_cursor(self, incarnation: str) -> Iterator[str]:
+        """The groups of a log that have links or recorded epochs, and no cursor."""
+        known = self._known.get(incarnation, {})
+        return (group for group, by in known.items() if KnownBy.CURSOR not in by)

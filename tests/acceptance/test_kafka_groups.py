@@ -183,6 +183,41 @@ def await_groups(node: NodeProcess, cli: Cli, groups: list[str]) -> None:
     await_that(lists_all, "a list with all groups")
 
 
+def test_each_node_shows_the_members_of_all_groups_and_says_whose_it_does_not_know(
+    homed: StartNode, cli: Cli, follow: Callable[..., Following]
+) -> None:
+    one, two = homed("one"), homed("two")
+    groups = [f"g{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        follow((one, two)[number % 2], "--group", group)
+    await_that(lambda: len(owned(two, cli)) == len(groups), "all groups at each node")
+    await_that(lambda: owned(one, cli) == owned(two, cli), "equal lists")
+    for node in (one, two):
+        described = json.loads(cli(node, "group", "describe", LOG, "g0", "--json"))
+        assert described["members_known"] is True
+        assert [each["owner"] for each in described["partitions"]].count(None) < 2
+    two.kill()
+    # An answer each time, and the truth again when the buckets have new homes.
+    listed = [json.loads(cli(one, "group", "list", LOG, "--json")) for _ in range(3)]
+    for group in (group for each in listed for group in each["groups"]):
+        assert group["members_known"] or "the home" in group["members_reason"] or "no node" in str(group)
+    await_that(lambda: set(owned(one, cli)) == set(groups[::2]), "the members at the node that is left", 120)
+    assert one.stop() == 0
+
+
+def owned(node: NodeProcess, cli: Cli) -> dict[str, list[object]]:
+    """The owners of all groups with members, as a node lists them; empty: it does not know all of them."""
+    listed = json.loads(cli(node, "group", "list", LOG, "--json"))
+    if listed["incomplete"] or not all(group["members_known"] for group in listed["groups"]):
+        return {}
+    owners = {
+        group["group"]: [(each["owner"], each["epoch"]) for each in group["partitions"]]
+        for group in listed["groups"]
+        if group["members"]
+    }
+    return dict(owners)
+
+
 def received_of(node: NodeProcess, cli: Cli, log: str, *options: str) -> list[str]:
     return cli(node, "receive", log, "--format", "body", "--from", "earliest", *options).split()[:1]
 

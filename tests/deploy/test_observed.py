@@ -14,11 +14,13 @@ import promql_parser
 import pytest
 
 from amqp_streams.homes.changing.sweeping import Sweeping
+from amqp_streams.homes.describing.describing import description
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.kafka.brokers.figures import KafkaFigures
 from amqp_streams.server.homes.answering import Answering
-from amqp_streams.server.homes.figures import change_figures, home_figures, peer_figures
+from amqp_streams.server.homes.describing import Describing
+from amqp_streams.server.homes.figures import change_figures, description_figures, home_figures, peer_figures
 from amqp_streams.storage.questions import Figure
 from tests.deploy.promql import Exported, faults, metrics, result_labels
 from tests.deploy.scene import Prometheus, Scene, configuration, labels_of, prometheus, wait_for
@@ -65,12 +67,16 @@ def of_homes() -> str:
     node, unfinished = HomedNode(), Unfinished(1)
     changes = node.homes.requests.changes
     answering = Answering(changes.carry_out, node.service.turns)
+    describer = Describing(
+        lambda inquiry: description(node.homes, lambda _: None, inquiry), node.service.turns
+    )
     sweeping = Sweeping(node.homes, lambda _incarnation: None, Times())
     return lines_of(
         [
             *home_figures(node.homes.home, Times(), node.clock()),
             *peer_figures(0, 0, unfinished, unfinished),
             *change_figures(node.homes.asking, answering, sweeping),
+            *description_figures(node.homes.inquiring, describer),
         ]
     )
 

@@ -47,6 +47,8 @@ class Reader:
     updated_ms: int | None
     positions: Sequence[CursorPosition]
     user: str = ""
+    unknown: str = ""
+    """Why its members are not known; empty: they are."""
 
     @property
     def lag(self) -> int | None:
@@ -61,26 +63,46 @@ class Reader:
 
 
 def _of_group(one: GroupInfo) -> Reader:
-    return Reader(one.log, one.name, True, one.name, one.active, one.waiting, one.updated_ms, one.positions)
+    waiting = one.waiting if one.members_known else None
+    return Reader(
+        one.log, one.name, True, one.name, one.active, waiting, one.updated_ms, one.positions,
+        unknown=_unknown(one),
+    )  # fmt: skip
 
 
 def _of_cursor(one: CursorInfo) -> Reader:
     title = f"{one.link} of {one.container}"
     return Reader(
-        one.log, one.id, False, title, one.active, None, one.updated_ms, one.positions, one.user or ""
-    )
+        one.log, one.id, False, title, one.active, None, one.updated_ms, one.positions, one.user or "",
+        unknown=_unknown(one),
+    )  # fmt: skip
+
+
+def _unknown(one: GroupInfo | CursorInfo) -> str:
+    return "" if one.members_known else one.members_reason or "the node does not say why"
 
 
 async def show(request: Request, session: Session) -> Response:
     """A page of all groups and subscriptions, or of those of one log."""
     log = request.query_params.get("log", "") or None
     management = session.client.management
-    groups = await management.list_groups(log, timeout=10)
+    found = await management.query_groups(log, timeout=10)
     cursors = await management.list_cursors(log, timeout=10)
-    readers = [_of_group(one) for one in groups] + [_of_cursor(one) for one in cursors if one.group is None]
+    readers = [_of_group(one) for one in found.groups]
+    readers += [_of_cursor(one) for one in cursors if one.group is None]
     readers.sort(key=lambda reader: (reader.log, not reader.is_group, reader.title))
     here = page_of(readers, number_of(request.query_params.get("page")))
-    return page(request, "groups.html", session, view="groups", log=log or "", page=here)
+    reasons = sorted({each.unknown for each in here.items if each.unknown})
+    return page(
+        request,
+        "groups.html",
+        session,
+        view="groups",
+        log=log or "",
+        page=here,
+        reasons=reasons,
+        incomplete=found.incomplete,
+    )
 
 
 async def one(request: Request, session: Session) -> Response:

@@ -15,6 +15,7 @@ from amqp_streams.cli.terminal.positions import (
     lag,
     move_confirmed,
     print_positions,
+    say_unknown,
     target,
 )
 from amqp_streams.cli.terminal.rendering import iso_time
@@ -41,7 +42,8 @@ def group() -> None:
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
     """List the consumer groups of the log at ADDRESS, or of all logs.
-    LAG is the number of events that are not read yet.
+    LAG is the number of events that are not read yet. On Kafka, MEMBERS and WAITING are '-' if the node that
+    decides about the group did not answer.
 
     \b
     Examples:
@@ -49,13 +51,23 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams group list temps --json | jq '.groups[] | {group, lag}'
     """
     node, log = endpoint.at(address) if address is not None else (endpoint, None)
-    found = managed(node, lambda management: management.list_groups(log), log=log)
+    found = managed(node, lambda management: management.query_groups(log), log=log)
     if as_json:
-        print_json({"groups": [group_json(one) for one in found]})
+        groups = [group_json(one) for one in found.groups]
+        print_json({"groups": groups, "incomplete": list(found.incomplete)})
         return
+    say_unknown(found.groups, found.incomplete)
     rows = [
-        (one.log, one.name, len(one.members), one.waiting, lag(one.positions), iso_time(one.updated_ms))
-        for one in found
+        (
+            one.log,
+            one.name,
+            # A part of the members would look like all of them.
+            len(one.members) if one.members_known else None,
+            one.waiting if one.members_known else None,
+            lag(one.positions),
+            iso_time(one.updated_ms),
+        )
+        for one in found.groups
     ]
     print_table(("LOG", "GROUP", "MEMBERS", "WAITING", "LAG", "UPDATED"), rows)
 
@@ -143,10 +155,12 @@ def _show(one: GroupInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(group_json(one))
         return
+    say_unknown([one])
     waiting = f", {one.waiting} attaches waiting" if one.waiting else ""
+    members = f"{len(one.members)} members" if one.members_known else "members not known"
     behind = lag(one.positions)
     click.echo(
-        f"{one.name} of {one.log}: {len(one.members)} members{waiting};"
+        f"{one.name} of {one.log}: {members}{waiting};"
         f" {'-' if behind is None else f'{behind:,}'} events to come"
     )
     print_positions(one.positions)

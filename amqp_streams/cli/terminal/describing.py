@@ -52,12 +52,12 @@ def _facts(
     yield "incarnation", log.incarnation or "-"
     yield "consumer groups", _readers(
         None if groups is None else [
-            (one.name, f"{len(one.members)} members, lag {_lag(one)}") for one in groups
+            (one.name, f"{_members(one)}, lag {_lag(one)}") for one in groups
         ]
     )  # fmt: skip
     yield "subscriptions", _readers(
         None if cursors is None else [
-            (one.link or one.id, f"{'active' if one.active else 'not active'}, lag {_lag(one)}")
+            (one.link or one.id, f"{_active(one)}, lag {_lag(one)}")
             for one in cursors if one.group is None
         ]
     )  # fmt: skip
@@ -80,6 +80,16 @@ def _readers(found: Sequence[tuple[str, str]] | None) -> str:
     shown = [f"{printable(name)} ({details})" for name, details in found[:_SHOWN_MAX]]
     more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
     return (", ".join(shown) or "none") + more
+
+
+def _members(one: GroupInfo) -> str:
+    return f"{len(one.members)} members" if one.members_known else "members not known"
+
+
+def _active(one: CursorInfo) -> str:
+    if not one.members_known:
+        return "not known if active"
+    return "active" if one.active else "not active"
 
 
 def _lag(one: GroupInfo | CursorInfo) -> str:

@@ -11,6 +11,7 @@ from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.cli.terminal.starts import parse_start
 from amqp_streams.client import AfterOffset, CursorInfo, CursorPosition, GroupInfo, Start
 from amqp_streams.client.management.cursors import lag_of
+from service_parts.texts import printable
 
 POSITION_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
 _SHOWN_MAX: Final = 8
@@ -99,10 +100,26 @@ def cursor_json(one: CursorInfo) -> dict[str, object]:
         "name": one.link,
         "user": one.user,
         "active": one.active,
+        "members_known": one.members_known,
+        "members_reason": one.members_reason,
         "updated": iso_time(one.updated_ms),
         "lag": lag(one.positions),
         "partitions": positions_json(one.positions),
     }
+
+
+def say_unknown(groups: Sequence[GroupInfo], incomplete: Sequence[str] = ()) -> None:
+    """Say on stderr of which groups the members are not known, and why; and whether groups may be missing."""
+    reasons: dict[str, list[str]] = {}
+    for one in groups:
+        if not one.members_known:
+            reasons.setdefault(one.members_reason or "the node does not say why", []).append(one.name)
+    for reason, of_reason in reasons.items():
+        more = f" and {len(of_reason) - _SHOWN_MAX} more" if len(of_reason) > _SHOWN_MAX else ""
+        names = ", ".join(map(printable, of_reason[:_SHOWN_MAX]))
+        say(f"the members of {names}{more} are not known: {printable(reason)}")
+    for reason in incomplete:
+        say(f"groups without a position and an epoch may be missing: {printable(reason)}")
 
 
 def group_json(one: GroupInfo) -> dict[str, object]:
@@ -113,6 +130,8 @@ def group_json(one: GroupInfo) -> dict[str, object]:
         "members": list(one.members),
         "waiting": one.waiting,
         "active": one.active,
+        "members_known": one.members_known,
+        "members_reason": one.members_reason,
         "updated": iso_time(one.updated_ms),
         "lag": lag(one.positions),
         "partitions": positions_json(one.positions),

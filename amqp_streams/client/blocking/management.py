@@ -17,6 +17,7 @@ class Management(Wrapper[aio.Management]):
     reset_cursor = waits(aio.Management.reset_cursor)
     delete_cursor = waits(aio.Management.delete_cursor)
     list_groups = waits(aio.Management.list_groups)
+    query_groups = waits(aio.Management.query_groups)
     describe_group = waits(aio.Management.describe_group)
     reset_group = waits(aio.Management.reset_group)
     delete_group = waits(aio.Management.delete_group)

@@ -20,6 +20,7 @@ from amqp_streams.client.management.connections import (
 from amqp_streams.client.management.cursors import (
     CursorInfo,
     GroupInfo,
+    GroupList,
     cursor_info,
     group_info,
     listed,
@@ -139,10 +140,13 @@ class Management:
 
     async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
         """Return the consumer groups of a log, or of all logs."""
-        return [
-            group_info(entry)
-            for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)
-        ]
+        return [*(await self.query_groups(log, timeout=timeout)).groups]
+
+    async def query_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> GroupList:
+        """Return the consumer groups of a log, or of all logs, and whether some may be missing."""
+        incomplete: dict[str, None] = {}
+        entries = await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log, reasons=incomplete)
+        return GroupList(tuple(map(group_info, entries)), tuple(incomplete))
 
     async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
         """Return one consumer group: its position, epoch and owner in each partition."""
@@ -235,9 +239,18 @@ class Management:
         return connection_page(await manage(wire, "QUERY", None, body, type_=type_, offset=at, count=count))
 
     async def _list(
-        self, what: str, timeout: float | None, *, type_: str = names.LOG_TYPE, log: str | None = None
+        self,
+        what: str,
+        timeout: float | None,
+        *,
+        type_: str = names.LOG_TYPE,
+        log: str | None = None,
+        reasons: dict[str, None] | None = None,
     ) -> list[dict[str, object]]:
-        """Return all entries of a list, which the node sends in pages."""
+        """Return all entries of a list, which the node sends in pages.
+
+        `reasons`: gets why entries may be missing.
+        """
 
         async def ask() -> list[dict[str, object]]:
             entries: list[dict[str, object]] = []
@@ -247,6 +260,9 @@ class Management:
                 answer = await manage(wire, "QUERY", None, {}, type_=type_, log=log, offset=at or None)
                 page = listed(answer, what)
                 entries += page
+                missing = answer.get(names.QUERY_INCOMPLETE)
+                if reasons is not None and isinstance(missing, list):
+                    reasons.update(dict.fromkeys(map(str, missing)))
                 # An empty page must end the list, whatever the node says about the next page.
                 at = answer.get(names.QUERY_NEXT) if page else None
             return entries

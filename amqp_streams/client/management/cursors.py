@@ -33,7 +33,7 @@ class CursorPosition:
 class CursorInfo:
     """A cursor of a subscription (`container` and `link` identify it) or of a consumer group (`group`).
 
-    `active`: a link is using it.
+    `active`: a link is using it. `members_known`, `members_reason`: see `GroupInfo`.
     """
 
     log: str
@@ -46,11 +46,17 @@ class CursorInfo:
     updated_ms: int | None = None
     positions: tuple[CursorPosition, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    members_known: bool = True
+    members_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group. `active`: it has links. `waiting`: how many of them wait for a partition."""
+    """A consumer group. `active`: it has links. `waiting`: how many of them wait for a partition.
+
+    `members_known` false: the node could not ask the node that decides about the group (Kafka), for
+    `members_reason`. Then owners and waiting attaches are those that it knows itself, and may be missing.
+    """
 
     log: str
     name: str
@@ -59,11 +65,21 @@ class GroupInfo:
     updated_ms: int | None = None
     positions: tuple[CursorPosition, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    members_known: bool = True
+    members_reason: str | None = None
 
     @property
     def members(self) -> tuple[str, ...]:
         """The container-ids of the members that own partitions, sorted, each once."""
         return tuple(sorted({position.member for position in self.positions if position.member is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """Consumer groups. `incomplete`: why some may be missing; empty: none is."""
+
+    groups: tuple[GroupInfo, ...]
+    incomplete: tuple[str, ...] = ()
 
 
 def lag_of(positions: tuple[CursorPosition, ...]) -> int | None:
@@ -93,6 +109,8 @@ def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
         updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
         positions=_positions(entry),
         details=dict(entry),
+        members_known=entry.get(names.MEMBERS_KNOWN) is not False,
+        members_reason=_text(entry.get(names.MEMBERS_REASON)),
     )
 
 
@@ -106,6 +124,8 @@ def group_info(entry: Mapping[str, object]) -> GroupInfo:
         updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
         positions=_positions(entry),
         details=dict(entry),
+        members_known=entry.get(names.MEMBERS_KNOWN) is not False,
+        members_reason=_text(entry.get(names.MEMBERS_REASON)),
     )
 
 

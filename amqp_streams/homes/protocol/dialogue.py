@@ -29,6 +29,8 @@ VERSION: Final = 1
 NONCE_BYTES: Final = 32
 CHANGES: Final = "changes"
 """A node whose HELLO has this word takes frames ASKED. Earlier versions ignore them and would not answer."""
+INQUIRIES: Final = "inquiries"
+"""The same for frames INQUIRY."""
 _NAME_CHARACTERS_MAX: Final = 255
 _DOMAIN: Final = "amqp-streams nodes"
 
@@ -133,7 +135,7 @@ class Dialogue:
             "cluster": me.cluster,
             "prefix": me.prefix,
             "nonce": self._mine.nonce,
-            "takes": [CHANGES],
+            "takes": [CHANGES, INQUIRIES],
         }
         return frames.encoded(Kind.HELLO, encoded(body).encode())
 

@@ -43,6 +43,10 @@ class Kind(IntEnum):
     """A change that a user asks for: from the node that connected, if the other one takes changes."""
     OUTCOME = 8
     """The outcome of a change: from the node that was connected to."""
+    INQUIRY = 9
+    """An inquiry, or a part of one: from the node that connected, if the other one takes inquiries."""
+    DESCRIPTION = 10
+    """The answer to an inquiry, or a part of one: from the node that was connected to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,12 @@ class Homed:
         attach = self._attaches.get(number)
         return attach.link if attach is not None and isinstance(attach.link, Consuming) else None
 
-    def links(self, incarnation: str, group: str) -> Iterator[tuple[Claim, int | None]]:
-        """The claims of this node's links in a group, with the partitions that they have."""
+    def links(self) -> Iterator[tuple[str, Claim, int | None]]:
+        """The claims of this node's links: the log's incarnation, and the partition that the link has."""
         for attach in self._attaches.values():
             claim, link = attach.claim, attach.group_link
-            if claim is not None and claim.group == group and attach.log.incarnation == incarnation:
-                yield claim, None if link is None else link.partition
+            if claim is not None:
+                yield attach.log.incarnation, claim, None if link is None else link.partition
 
     def begin(self, attach: Attach, claim: Claim | None, now_ms: int) -> None:
         """Ask the home. The attach is granted, or ended with an error, later."""

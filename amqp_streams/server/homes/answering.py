@@ -28,7 +28,7 @@ Send = Callable[[Outcome], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Nobody:
+class Nobody:
     """No connection pays: a failure is caught before."""
 
     def cut(self, reason: str) -> None:
@@ -44,7 +44,7 @@ class _Running:
     steps: OutcomeSteps
     send: Send
     turns: Turns
-    owner: _Nobody
+    owner: Nobody
 
     def work(self) -> bool:
         """Do one step. See `turns.Worker`."""
@@ -88,7 +88,7 @@ class Answering:
             return
         self._running[process] += 1
         answered = partial(self._ended, process, send)
-        self._turns.add(_Running(process, asked, self._carry_out(asked), answered, self._turns, _Nobody()))
+        self._turns.add(_Running(process, asked, self._carry_out(asked), answered, self._turns, Nobody()))
 
     def _ended(self, process: str, send: Send, result: Outcome) -> None:
         self._running[process] -= 1

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from amqp_streams.homes.messages import Answer, Asked, Outcome, Report
-from amqp_streams.homes.protocol.dialogue import Role
+from amqp_streams.homes.messages import Answer, Asked, Description, Inquiry, Outcome, Report
+from amqp_streams.homes.protocol.dialogue import CHANGES, INQUIRIES, Role
 from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.server.homes.peer_connection import MakeDialogue, Message, PeerConnection, not_secure
 from service_parts.networks import is_this_machine
@@ -52,6 +52,19 @@ class Questions(Protocol):
         """The node at this address takes no questions."""
 
 
+class Inquiries(Protocol):
+    """What becomes of the inquiries of this node: see `Inquiring`."""
+
+    def answered(self, address: str, description: Description) -> None:
+        """The node at this address has answered."""
+
+    def lost(self, address: str, number: int) -> None:
+        """The connection on which the inquiry was sent has ended."""
+
+    def not_taken(self, address: str, number: int) -> None:
+        """The node at this address takes no inquiries."""
+
+
 class Call:
     """`context`: the TLS context for the next connection; None: without TLS."""
 
@@ -63,7 +76,9 @@ class Call:
         make_dialogue: MakeDialogue,
         on_answer: Callable[[Answer], None],
         questions: Questions,
+        inquiries: Inquiries,
         unfinished: Unfinished,
+        inquired: Unfinished,
     ) -> None:
         self.address: Final = address
         self.problem: str | None = None
@@ -75,7 +90,9 @@ class Call:
         self._make_dialogue: Final = make_dialogue
         self._on_answer: Final = on_answer
         self._questions: Final = questions
+        self._inquiries: Final = inquiries
         self._unfinished: Final = unfinished
+        self._inquired: Final = inquired
         self._loop: Final = asyncio.get_running_loop()
         self.used_at = self._loop.time()
         self._waiting: Final[dict[int, Report]] = {}
@@ -83,6 +100,9 @@ class Call:
         """Questions that wait for the connection, by number."""
         self._sent: set[int] = set()
         """The numbers of those that were sent on it and are not answered."""
+        self._unsent: Final[dict[int, Inquiry]] = {}
+        """Inquiries that wait for the connection, by number."""
+        self._sent_inquiries: set[int] = set()
         self._connection: PeerConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._opened_at = 0.0
@@ -131,10 +151,34 @@ class Call:
         self._asked.pop(number, None)
         self._sent.discard(number)
 
+    def inquire(self, inquiry: Inquiry) -> None:
+        """Send an inquiry, when the node is reached."""
+        self.used_at = self._loop.time()
+        self._unsent[inquiry.number] = inquiry
+        if self._connection is not None and self._connection.open:
+            self._inquire(self._connection)
+        else:
+            self._connect()
+
+    def forget_inquiry(self, number: int) -> None:
+        """The answer is not needed any more."""
+        self._unsent.pop(number, None)
+        self._sent_inquiries.discard(number)
+
+    def _inquire(self, connection: PeerConnection) -> None:
+        while self._unsent:
+            number = next(iter(self._unsent))
+            inquiry = self._unsent.pop(number)
+            if connection.takes(INQUIRIES):
+                self._sent_inquiries.add(number)
+                connection.inquire(inquiry)
+            else:
+                self._inquiries.not_taken(self.address, number)
+
     def _ask(self, connection: PeerConnection) -> None:
         while self._asked:
             number, asked = self._asked.popitem()
-            if connection.takes_changes:
+            if connection.takes(CHANGES):
                 self._sent.add(number)
                 self._questions.sent(number)
                 connection.say(asked)
@@ -149,7 +193,7 @@ class Call:
                 self._pause_s = RETRY_S
                 self._said.clear()
                 self._note_reached(self._connection)
-        elif self._waiting or self._asked:
+        elif self._waiting or self._asked or self._unsent:
             self._connect()
 
     def stop(self) -> None:
@@ -157,6 +201,7 @@ class Call:
         self._closed = True
         self._waiting.clear()
         self._asked.clear()
+        self._unsent.clear()
         if self._connection is not None:
             self._connection.abort()
         if self._task is not None:
@@ -182,6 +227,7 @@ class Call:
             self._make_dialogue,
             secure=(context := self._context()) is not None,
             unfinished=self._unfinished,
+            inquired=self._inquired,
             on_open=self._opened,
             on_message=self._took,
             on_end=self._ended,
@@ -214,6 +260,7 @@ class Call:
             connection.post(report)
         self._waiting.clear()
         self._ask(connection)
+        self._inquire(connection)
 
     def _note_reached(self, connection: PeerConnection) -> None:
         self.problem = None
@@ -226,7 +273,11 @@ class Call:
             self._sent.discard(message.number)
             self._questions.answered(self.address, message)
             return
-        assert isinstance(message, Answer), "the connection of a caller reads answers and outcomes only"
+        if isinstance(message, Description):
+            self._sent_inquiries.discard(message.number)
+            self._inquiries.answered(self.address, message)
+            return
+        assert isinstance(message, Answer), "what a caller reads besides are answers"
         self._on_answer(message)
 
     def _ended(self, connection: PeerConnection, reason: Exception) -> None:
@@ -234,8 +285,11 @@ class Call:
             return
         opened_at, self._connection, self._opened_at = self._opened_at, None, 0.0
         sent, self._sent = self._sent, set()
+        inquired, self._sent_inquiries = self._sent_inquiries, set()
         for number in sent:
             self._questions.lost(self.address, number)
+        for number in inquired:
+            self._inquiries.lost(self.address, number)
         if self._closed:
             return
         if opened_at and self._loop.time() - opened_at > STEADY_S and isinstance(reason, OSError):

@@ -8,10 +8,12 @@ from typing import Final
 
 from amqp_streams.homes.changing.asking import Asking
 from amqp_streams.homes.changing.sweeping import Sweeping
+from amqp_streams.homes.describing.inquiring import Inquiring
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.leases import Times
 from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.server.homes.answering import Answering
+from amqp_streams.server.homes.describing import Describing
 from amqp_streams.storage.questions import Figure
 
 _BUCKET: Final = ("bucket",)
@@ -97,6 +99,24 @@ def change_figures(asking: Asking, answering: Answering, sweeping: Sweeping) -> 
         "home_states_removed",
         "States of groups and cursors that were removed because their log is gone.",
         {(): sweeping.removed},
+        counter=True,
+    )
+
+
+def description_figures(inquiring: Inquiring, describer: Describing) -> Iterator[Figure]:
+    """The figures of lists and descriptions that need other homes."""
+    yield Figure(
+        "home_searches",
+        "Lists and descriptions of groups and cursors that this node asked homes at other nodes for.",
+        {(outcome,): count for outcome, count in sorted(inquiring.outcomes.items())},
+        ("outcome",),
+        counter=True,
+    )
+    yield Figure(
+        "home_inquiries",
+        "Inquiries of other nodes about groups and cursors, by what this node did.",
+        {(outcome,): count for outcome, count in sorted(describer.outcomes.items())},
+        ("outcome",),
         counter=True,
     )
 

@@ -26,9 +26,6 @@ from amqp_streams.kafka.sharing.member import Member, Request
 from amqp_streams.kafka.sharing.refreshing import Refreshing
 from amqp_streams.kafka.sharing.transactions import Transactions
 from amqp_streams.node.writes import Wait
-from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.consuming.cursors import Cursor, CursorKey
-from amqp_streams.streams.groups.ownership import Ownership
 
 TICK_S: Final = 0.05
 """How often `HomeShell.tick` is called."""
@@ -135,18 +132,6 @@ class HomeShell:
         serving = self.home.serving(bucket)
         return self._follower.states.buckets[bucket].values if serving is None else serving.states.values
 
-    def owned(self, bucket: int, log: StoredLog) -> Ownership | None:
-        """See `Here.owned`."""
-        return self.home.owned(bucket, log)
-
-    def cursor(self, bucket: int, key: CursorKey) -> Cursor | None:
-        """See `Here.cursor`."""
-        return self.home.cursor(bucket, key)
-
-    def uses(self, bucket: int, key: CursorKey) -> bool | None:
-        """See `Here.uses`."""
-        return self.home.uses(bucket, key)
-
     def serving(self, bucket: int) -> Serving | None:
         """See `Here.serving`."""
         return self.home.serving(bucket)
@@ -154,6 +139,10 @@ class HomeShell:
     def deciding(self, bucket: int) -> Serving | None:
         """See `Here.deciding`."""
         return self.home.deciding(bucket)
+
+    def current(self, bucket: int) -> Serving | None:
+        """See `describing.Here.current`."""
+        return self.home.current(bucket, self._boot_ms())
 
     def refreshed(self) -> Generator[Wait, None, None]:
         """Let this node read all that homes have written up to now.

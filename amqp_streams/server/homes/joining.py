@@ -23,10 +23,12 @@ from amqp_streams.homes.buckets import BUCKETS
 from amqp_streams.homes.changing.asking import Asking
 from amqp_streams.homes.changing.subscriptions import HomedSubscriptions
 from amqp_streams.homes.changing.sweeping import Sweeping
+from amqp_streams.homes.describing.describing import description
+from amqp_streams.homes.describing.inquiring import Inquiring
 from amqp_streams.homes.home import Home
 from amqp_streams.homes.kept import KeptRequests
 from amqp_streams.homes.leases import Times
-from amqp_streams.homes.messages import Answer, Asked, Identity, Outcome, Report
+from amqp_streams.homes.messages import Answer, Asked, Description, Identity, Inquiry, Outcome, Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.homes.reporting import Reporting
 from amqp_streams.kafka.brokers.administration import FoundTopic
@@ -34,7 +36,8 @@ from amqp_streams.kafka.sharing.state_topic import find_or_create
 from amqp_streams.kafka.store import KafkaStore
 from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.server.homes.answering import Answering
-from amqp_streams.server.homes.figures import change_figures, home_figures
+from amqp_streams.server.homes.describing import Describing
+from amqp_streams.server.homes.figures import change_figures, description_figures, home_figures
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.server.homes.link_shell import LinkShell
 from amqp_streams.server.homes.peering import Peers
@@ -98,7 +101,9 @@ class Homes:
         self._failure: tuple[str, ...] = ()
         self._told: tuple[str, ...] = ()
         cluster = store.administration.cluster or ""
-        self._asking: Final = Asking(self.process, _Ways(self))
+        ways = _Ways(self)
+        self._asking: Final = Asking(self.process, ways)
+        self._inquiring: Final = Inquiring(self.process, ways)
         self.peers: Final = Peers(
             Identity(self.process, cluster, store.options.names.prefix),
             settings,
@@ -106,6 +111,8 @@ class Homes:
             on_answer=self._answer,
             on_asked=self._asked,
             questions=self._asking,
+            on_inquiry=self._inquired,
+            inquiries=self._inquiring,
         )
         self._times: Final = Times()
         self.reporting: Final = Reporting(self.process, self._times)
@@ -120,6 +127,7 @@ class Homes:
         self._shell: HomeShell
         self._requests: KeptRequests
         self._answering: Answering
+        self._describer: Describing
         self._sweeping: Sweeping
         self._describing: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -157,9 +165,8 @@ class Homes:
             store.logs,
             self._shell,
             service.node.homed.links,
-            settings=settings.groups,
-            limits=settings.limits,
             asking=self._asking,
+            inquiring=self._inquiring,
             now_ms=boot_ms,
             refreshed=self._shell.refreshed,
         )
@@ -168,6 +175,9 @@ class Homes:
         )
         self._sweeping = Sweeping(self._shell, self._log_of, self._times)
         self._answering = Answering(requests.changes.carry_out, service.turns)
+        self._describer = Describing(
+            lambda inquiry: description(self._shell, self._log_of, inquiry), service.turns
+        )
         service.node.homed.figures = requests.figures
         service.node.types |= {
             names.GROUP_TYPE: requests.groups(),
@@ -180,10 +190,15 @@ class Homes:
         yield from home_figures(self._shell.home, self._times, boot_ms())
         yield from self.peers.figures()
         yield from change_figures(self._asking, self._answering, self._sweeping)
+        yield from description_figures(self._inquiring, self._describer)
 
     def decides(self, bucket: int) -> bool:
         """Whether the home of a bucket is here, and decides now."""
         return self._shell.deciding(bucket) is not None
+
+    def current(self, bucket: int) -> bool:
+        """Whether the home of a bucket is here, and knows who owns what."""
+        return self._shell.current(bucket) is not None
 
     @property
     def address(self) -> str:
@@ -227,6 +242,9 @@ class Homes:
     def _asked(self, process: str, asked: Asked, answer: Callable[[Outcome], None]) -> None:
         self._answering.begin(process, asked, answer)
 
+    def _inquired(self, process: str, inquiry: Inquiry, answer: Callable[[Description], None]) -> None:
+        self._describer.begin(process, inquiry, answer)
+
     def _reply(self, reply: Reply) -> None:
         self.peers.send_answer(reply.node, reply.answer)
 
@@ -237,6 +255,7 @@ class Homes:
             for step in (self._shell.tick, self._links.tick, self.peers.tick, self._requests.changes.tick):
                 step()
             self._asking.tick(boot_ms())
+            self._inquiring.tick(boot_ms())
             if self._sweeping.tick(boot_ms()) and not self._stopping:
                 self._describing = self._loop.create_task(self._describe())
         except Exception as error:
@@ -280,7 +299,7 @@ class Homes:
 
 
 class _Ways:
-    """How questions reach other homes: see `Ways`."""
+    """How questions and inquiries reach other homes: see `Ways` of `asking` and of `inquiring`."""
 
     def __init__(self, homes: Homes) -> None:
         self._homes: Final = homes
@@ -299,6 +318,18 @@ class _Ways:
 
     def problem(self, address: str) -> str | None:
         return self._homes.peers.problem(address)
+
+    def is_current(self, bucket: int) -> bool:
+        return self._homes.current(bucket)
+
+    def inquire(self, address: str, inquiry: Inquiry) -> bool:
+        return self._homes.peers.inquire(address, inquiry)
+
+    def forget_inquiry(self, address: str, number: int) -> None:
+        self._homes.peers.forget_inquiry(address, number)
+
+    def unreached(self, address: str) -> str | None:
+        return self._homes.peers.unreached(address)
 
 
 async def _wait(event: asyncio.Event, within_s: float) -> None:

@@ -2,9 +2,10 @@
 
 Laws: one frame is read or written in an iteration of the loop, so that a large message delays no other work.
 What waits to be sent is bounded: the buffer of the socket, the parts of one message, one message for each
-bucket, and `SAID_MAX` changes or outcomes, which are sent once and in their order. A connection ends when the
-other node does not prove that it is one, sends what does not follow the protocol, is silent, or does not
-read. The callbacks are called from the loop, `on_end` exactly once.
+bucket, and `SAID_MAX` changes or outcomes, which are sent once and in their order. Inquiries and descriptions
+are sent only when nothing else waits, and so few of them in a second that the other node reads the rest
+without delay. A connection ends when the other node does not prove that it is one, sends what does not follow
+the protocol, is silent, or does not read. The callbacks are called from the loop, `on_end` exactly once.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from typing import Final, cast
 
 import structlog
 
-from amqp_streams.homes.messages import Answer, Asked, Outcome, Report
-from amqp_streams.homes.protocol import answers, changes, frames, reports
-from amqp_streams.homes.protocol.dialogue import CHANGES, Dialogue, RefusedError, Role, refused
+from amqp_streams.homes.messages import Answer, Asked, Description, Inquiry, Outcome, Report
+from amqp_streams.homes.protocol import answers, changes, descriptions, frames, reports
+from amqp_streams.homes.protocol.dialogue import Dialogue, RefusedError, Role, refused
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, Frame, FrameError, Kind, Splitter
 from amqp_streams.homes.protocol.parts import Unfinished
 from service_parts.networks import format_address, is_loopback
@@ -37,11 +38,17 @@ UNSENT_BYTES_MAX: Final = 64 << 10
 SAID_MAX: Final = 64
 """Changes or outcomes that wait. A node that asks for more without reading the outcomes is cut."""
 
+INQUIRED_MAX: Final = 8
+"""Inquiries or descriptions that wait. Further ones are not sent: no request waits for them for long."""
+INQUIRED_FRAMES_A_SECOND: Final = FRAMES_A_SECOND // 4
+"""Frames of inquiries or descriptions that are sent in a second: reports and answers need the others."""
+INQUIRED_BYTES_A_SECOND: Final = BYTES_A_SECOND // 4
+
 log = structlog.get_logger("amqp_streams.server")
 
 State = Report | Answer
 """The newest one of a bucket counts."""
-Message = State | Asked | Outcome
+Message = State | Asked | Outcome | Inquiry | Description
 MakeDialogue = Callable[[bytes], Dialogue]
 """`certificate`: of the other node, in DER; empty without TLS."""
 
@@ -49,11 +56,12 @@ MakeDialogue = Callable[[bytes], Dialogue]
 class PeerConnection(asyncio.Protocol):
     """`secure`: it uses TLS; without it, the other node must have a loopback address.
 
-    `unfinished`: the messages of all connections in this direction of which parts are missing.
+    `unfinished`, `inquired`: the messages of all connections in this direction of which parts are missing:
+    reports or answers, and inquiries or descriptions.
 
-    `on_open`: both nodes have proved. `on_message`: a report or a change came (at the called node), or an
-    answer or an outcome (at the caller). `on_end`: why it ended, and whether the other node was refused, or
-    refused this one.
+    `on_open`: both nodes have proved. `on_message`: a report, a change or an inquiry came (at the called
+    node), or an answer, an outcome or a description (at the caller). `on_end`: why it ended, and whether the
+    other node was refused, or refused this one.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class PeerConnection(asyncio.Protocol):
         *,
         secure: bool,
         unfinished: Unfinished,
+        inquired: Unfinished,
         on_open: Callable[["PeerConnection"], None],
         on_message: Callable[["PeerConnection", Message], None],
         on_end: Callable[["PeerConnection", Exception], None],
@@ -85,6 +94,8 @@ class PeerConnection(asyncio.Protocol):
         self._splitter: Final = Splitter()
         self._reports: Final = reports.Reports(unfinished)
         self._answers: Final = answers.Answers(unfinished)
+        self._inquiries: Final = descriptions.Inquiries(inquired)
+        self._descriptions: Final = descriptions.Descriptions(inquired)
         self._reading: asyncio.Handle | None = None
         """The next iteration that reads; the socket is not read until then."""
         self._second = 0.0
@@ -93,7 +104,16 @@ class PeerConnection(asyncio.Protocol):
         self._said: Final[deque[tuple[Kind, bytes]]] = deque()
         self._bodies: Iterator[bytes] | None = None
         """The rest of the message that is being sent."""
-        self._kind = Kind.REPORT if role is Role.CALLER else Kind.ANSWER
+        self._inquired: Final[deque[Iterator[bytes]]] = deque()
+        """The parts of inquiries or descriptions that wait."""
+        self._kinds: Final = (
+            (Kind.REPORT, Kind.INQUIRY) if role is Role.CALLER else (Kind.ANSWER, Kind.DESCRIPTION)
+        )
+        self._inquired_since = 0.0
+        self._inquired_frames = self._inquired_bytes = 0
+        """Sent in the second since then."""
+        self._pause: asyncio.TimerHandle | None = None
+        """Until inquiries or descriptions are sent again."""
         self._full = False
         self._writing: asyncio.Handle | None = None
         self._written = 0
@@ -106,10 +126,9 @@ class PeerConnection(asyncio.Protocol):
         """How many messages wait, without the one that is being sent."""
         return len(self._waiting)
 
-    @property
-    def takes_changes(self) -> bool:
-        """Whether the other node, which has proved, takes changes: earlier versions do not."""
-        return self._dialogue is not None and CHANGES in self._dialogue.takes
+    def takes(self, what: str) -> bool:
+        """Whether the other node, which has proved, takes CHANGES or INQUIRIES: earlier versions do not."""
+        return self._dialogue is not None and what in self._dialogue.takes
 
     def say(self, message: Asked | Outcome) -> None:
         """Send a change or an outcome soon."""
@@ -122,6 +141,17 @@ class PeerConnection(asyncio.Protocol):
             (Kind.ASKED, changes.asked_body(message))
             if isinstance(message, Asked)
             else (Kind.OUTCOME, changes.outcome_body(message))
+        )
+        self._write_soon()
+
+    def inquire(self, message: Inquiry | Description) -> None:
+        """Send an inquiry or a description when nothing else waits."""
+        if self._reason is not None or len(self._inquired) >= INQUIRED_MAX:
+            return
+        self._inquired.append(
+            descriptions.inquiry_parts(message)
+            if isinstance(message, Inquiry)
+            else descriptions.description_parts(message)
         )
         self._write_soon()
 
@@ -139,6 +169,7 @@ class PeerConnection(asyncio.Protocol):
         self.open = False
         self._waiting.clear()
         self._said.clear()
+        self._inquired.clear()
         self._bodies = None
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -221,7 +252,7 @@ class PeerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Say why the connection has ended."""
         self._transport = None
-        for handle in (self._reading, self._writing):
+        for handle in (self._reading, self._writing, self._pause):
             if handle is not None:
                 handle.cancel()
         lost = exc or ConnectionError("the other node closed the connection")
@@ -229,8 +260,9 @@ class PeerConnection(asyncio.Protocol):
         self.open = False
         self._waiting.clear()
         self._said.clear()
-        self._reports.give_up()
-        self._answers.give_up()
+        self._inquired.clear()
+        for parts in (self._reports, self._answers, self._inquiries, self._descriptions):
+            parts.give_up()
         self._on_end(self, reason)
 
     # -- reading
@@ -298,6 +330,10 @@ class PeerConnection(asyncio.Protocol):
                 if isinstance(taken, Outcome):
                     self.say(taken)
                     return
+            case Kind.INQUIRY if self._role is Role.CALLED:
+                taken = self._inquiries.take(frame.body)
+            case Kind.DESCRIPTION if self._role is Role.CALLER:
+                taken = self._descriptions.take(frame.body)
             case Kind.ANSWER if self._role is Role.CALLER:
                 taken = self._answers.take(frame.body)
             case Kind.OUTCOME if self._role is Role.CALLER:
@@ -317,9 +353,11 @@ class PeerConnection(asyncio.Protocol):
             self._quiet_s = 0.0
 
     def _write_soon(self) -> None:
-        waits = self._said or self._waiting or self._bodies
-        if self.open and not self._full and self._writing is None and waits:
-            self._writing = self._loop.call_soon(self._write)
+        if self.open and not self._full and self._writing is None:
+            if self._said or self._waiting or self._bodies:
+                self._writing = self._loop.call_soon(self._write)
+            elif self._inquired and self._pause is None:
+                self._writing = self._loop.call_soon(self._write_inquired)
 
     def _write(self) -> None:
         """Send the next part."""
@@ -334,14 +372,45 @@ class PeerConnection(asyncio.Protocol):
             # The one that waits longest.
             message = self._waiting.pop(next(iter(self._waiting)))
             self._bodies = reports.parts(message) if isinstance(message, Report) else answers.parts(message)
-        body = None if self._bodies is None else next(self._bodies, None)
-        if body is None or len(body) >= FRAME_BYTES_MAX:
+        if self._bodies is not None and not self._write_part(self._kinds[0], self._bodies):
             self._bodies = None
-            if body is not None:
-                log.error("node_message_too_large", peer=self.peer, bytes=len(body), limit=FRAME_BYTES_MAX)
-        else:
-            self._send(frames.encoded(self._kind, body))
         self._write_soon()
+
+    def _write_inquired(self) -> None:
+        """Send the next part of an inquiry or a description, unless something else waits by now."""
+        self._writing = None
+        if self._said or self._waiting or self._bodies:
+            self._write()
+            return
+        if not self.open or self._full or not self._inquired:
+            return
+        now, before = self._loop.time(), self._written
+        if now - self._inquired_since >= 1:
+            self._inquired_since, self._inquired_frames, self._inquired_bytes = now, 0, 0
+        frames_left = self._inquired_frames < INQUIRED_FRAMES_A_SECOND
+        if not (frames_left and self._inquired_bytes < INQUIRED_BYTES_A_SECOND):
+            self._pause = self._loop.call_at(self._inquired_since + 1, self._continue)
+            return
+        if not self._write_part(self._kinds[1], self._inquired[0]):
+            self._inquired.popleft()
+        self._inquired_frames += 1
+        self._inquired_bytes += self._written - before
+        self._write_soon()
+
+    def _continue(self) -> None:
+        self._pause = None
+        self._write_soon()
+
+    def _write_part(self, kind: Kind, bodies: Iterator[bytes]) -> bool:
+        """Send the next part of a message. Returns False after the last one."""
+        body = next(bodies, None)
+        if body is None:
+            return False
+        if len(body) >= FRAME_BYTES_MAX:
+            log.error("node_message_too_large", peer=self.peer, bytes=len(body), limit=FRAME_BYTES_MAX)
+            return False
+        self._send(frames.encoded(kind, body))
+        return True
 
 
 def not_secure(host: str) -> ConnectionError:

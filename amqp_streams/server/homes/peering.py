@@ -17,14 +17,14 @@ from typing import Final, cast
 import structlog
 
 from amqp_streams.errors import ConfigError
-from amqp_streams.homes.messages import Answer, Asked, Identity, Outcome, Report
-from amqp_streams.homes.protocol import answers, reports
+from amqp_streams.homes.messages import Answer, Asked, Description, Identity, Inquiry, Outcome, Report
+from amqp_streams.homes.protocol import answers, descriptions, reports
 from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, RefusedError, Role
 from amqp_streams.homes.protocol.frames import FrameError
 from amqp_streams.homes.protocol.parts import Unfinished
 from amqp_streams.homes.serving import NODES_MAX
 from amqp_streams.peering_settings import PeeringSettings
-from amqp_streams.server.homes.calling import Call, Questions, words
+from amqp_streams.server.homes.calling import Call, Inquiries, Questions, words
 from amqp_streams.server.homes.credentials import load
 from amqp_streams.server.homes.figures import peer_figures
 from amqp_streams.server.homes.peer_connection import HELLO_S, Message, PeerConnection
@@ -68,7 +68,8 @@ class Peers:
     `on_report`: a node reports to a home that is here. `on_answer`: a home answers a report of this node.
     Both are called in a later iteration of the loop, also for messages of this node to itself, which use no
     socket. `on_asked`: another process asks for a change, and gets the outcome by the function. `questions`:
-    learns what becomes of the changes that this node asks for.
+    learns what becomes of the changes that this node asks for. `on_inquiry`, `inquiries`: the same for
+    inquiries and their descriptions.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class Peers:
         on_answer: Callable[[Answer], None],
         on_asked: Callable[[str, Asked, Callable[[Outcome], None]], None],
         questions: Questions,
+        on_inquiry: Callable[[str, Inquiry, Callable[[Description], None]], None],
+        inquiries: Inquiries,
     ) -> None:
         self._me: Final = me
         self._settings: Final = settings
@@ -87,9 +90,14 @@ class Peers:
         self._on_answer: Final = on_answer
         self._on_asked: Final = on_asked
         self._questions: Final = questions
+        self._on_inquiry: Final = on_inquiry
+        self._inquiries: Final = inquiries
         self.reports: Final = Unfinished(reports.UNFINISHED_BYTES_MAX)
         """The reports of other nodes of which parts are missing."""
         self.answers: Final = Unfinished(answers.UNFINISHED_BYTES_MAX)
+        # Of their own: descriptions that never end must not cost a report or an answer.
+        self._asked_here: Final = Unfinished(descriptions.INQUIRIES_BYTES_MAX)
+        self._described: Final = Unfinished(descriptions.UNFINISHED_BYTES_MAX)
         self._credentials = load(settings)
         self._address = ""
         self._acceptors: Final[list[Acceptor]] = []
@@ -179,6 +187,24 @@ class Peers:
         call = self._calls.get(address)
         if call is not None:
             call.forget(number)
+
+    def inquire(self, address: str, inquiry: Inquiry) -> bool:
+        """Let the node at this address describe something. False: the address is this node's own."""
+        if self._closed or address == self._address:
+            return False
+        self._call(address).inquire(inquiry)
+        return True
+
+    def forget_inquiry(self, address: str, number: int) -> None:
+        """The description is not needed any more."""
+        call = self._calls.get(address)
+        if call is not None:
+            call.forget_inquiry(number)
+
+    def unreached(self, address: str) -> str | None:
+        """Why the node at this address is not connected, after an attempt."""
+        call = self._calls.get(address)
+        return None if call is None or call.open else call.problem
 
     def problem(self, address: str) -> str | None:
         """Why the node at this address is not reached, if it is not."""
@@ -274,7 +300,9 @@ class Peers:
             make_dialogue=partial(self._dialogue, Role.CALLER),
             on_answer=self._deliver_answer,
             questions=self._questions,
+            inquiries=self._inquiries,
             unfinished=self.answers,
+            inquired=self._described,
         )
 
     def _end_call(self, address: str) -> None:
@@ -294,6 +322,7 @@ class Peers:
             lambda _certificate: self._dialogue(Role.CALLED, self._credentials.certificate),
             secure=self._settings.tls,
             unfinished=self.reports,
+            inquired=self._asked_here,
             on_open=self._opened,
             on_message=self._took,
             on_end=self._ended,
@@ -336,7 +365,11 @@ class Peers:
             if not self._closed:
                 self._on_asked(connection.process, message, connection.say)
             return
-        assert isinstance(message, Report), "the connection of a called node reads reports and changes only"
+        if isinstance(message, Inquiry):
+            if not self._closed:
+                self._on_inquiry(connection.process, message, connection.inquire)
+            return
+        assert isinstance(message, Report), "what a called node reads besides are reports"
         if not self._deliver_report(message):
             connection.end(ConnectionError("the report could not be processed"))
 

@@ -16,6 +16,7 @@ from amqp_streams.client import (
     CursorInfo,
     Event,
     GroupInfo,
+    GroupList,
     LinkRefusedError,
     LogExtent,
     LogInfo,
@@ -64,6 +65,7 @@ class FakeNode:
     """Returns whether the filter passes an event, given its body."""
     cursors: list[CursorInfo] = field(default_factory=list)
     groups: list[GroupInfo] = field(default_factory=list)
+    incomplete: tuple[str, ...] = ()
     asked: list[tuple[object, ...]] = field(default_factory=list)
     """The requests that changed cursors and groups, in order."""
     describe: Callable[[], GroupInfo] | None = None
@@ -303,6 +305,10 @@ class FakeManagement:
         if log is not None:
             self._known(log)
         return [one for one in self._node.groups if log in (None, one.log)]
+
+    async def query_groups(self, log: str | None = None) -> GroupList:
+        """See `Management`."""
+        return GroupList(tuple(await self.list_groups(log)), self._node.incomplete)
 
     async def describe_group(self, log: str, group: str) -> GroupInfo:
         """See `Management`."""

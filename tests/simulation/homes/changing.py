@@ -1,9 +1,14 @@
-"""Runs in which users remove a group at any node, nodes are upgraded one by one, and the log is deleted.
+"""Runs in which users list groups and remove one at any node, nodes are upgraded one by one, and the log is
+deleted.
 
 Laws, besides those of `ledger.py`: a group is removed only while no node may send for it. An answer that says
 that the group was removed, or that nothing was changed, is true. Each question is answered in bounded time.
+A list that says that it knows the members of a group shows only owners that homes have granted.
 The states of a log are removed if it is gone, and only then.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from amqp_streams import names
 from amqp_streams.homes.buckets import bucket_of
@@ -12,7 +17,8 @@ from amqp_streams.homes.messages import Asked, Change, Outcome
 from amqp_streams.homes.records import KEY
 from amqp_streams.streams.consuming.cursors import group_key
 from amqp_streams.streams.groups.claims import Claim
-from amqp_streams.streams.management import IN_DOUBT, NO_CONTENT, SERVER_ERROR
+from amqp_streams.streams.management import IN_DOUBT, NO_CONTENT, SERVER_ERROR, Answer, Request
+from tests.amqp_streams.homes.kept_stage import plain
 from tests.simulation.homes.kafka import Transaction
 from tests.simulation.homes.ledger import check
 from tests.simulation.homes.nodes import Process
@@ -29,6 +35,12 @@ GROUP = next(
 )
 """The group that users remove. The product checks that it is in its bucket, which each world has."""
 CURSOR = group_key(INCARNATION, GROUP).state
+
+
+def owners_in(group: dict[str, Any]) -> tuple[object, ...]:
+    """What each node must show alike of a group: whether its members are known, and the owners."""
+    owners = [(each[names.CURSOR_MEMBER], each[names.CURSOR_EPOCH]) for each in group[names.INFO_PARTITIONS]]
+    return names.MEMBERS_KNOWN not in group, group[names.NAME], owners
 
 
 class ChangingWorld(World):
@@ -49,6 +61,8 @@ class ChangingWorld(World):
         self.doubtful = False
         """A question was not answered, or is in doubt: its change may come at any time."""
         self._asked: tuple[float, Process] | None = None
+        self._lists: list[tuple[float, Process]] = []
+        """Lists that are not answered."""
         super().__init__(seed, stories=stories)
         self.ledger.on_removed = self._removed
         self.kafka.on_decided = self._decided
@@ -70,6 +84,7 @@ class ChangingWorld(World):
     def _begin_misfortunes(self, storm: float) -> None:
         self._every(600, self._ask, storm)
         self._every(3000, self._leave, storm)
+        self._every(150, self._list, storm)
         if self.rolls:
             self._roll(storm)
         else:
@@ -90,6 +105,7 @@ class ChangingWorld(World):
     def run(self) -> None:
         super().run()
         self._check_answered()
+        self._check_listed()
         self._delete()
 
     def _leave(self) -> None:
@@ -118,6 +134,54 @@ class ChangingWorld(World):
             )
         )
 
+    def _list(self) -> None:
+        """List all groups at any node."""
+        nodes = [each for each in self.processes() if not each.terminating and not each.older]
+        if nodes:
+            self._list_at(self.random.choice(nodes), lambda _groups: None)
+
+    def _check_listed(self) -> None:
+        """All homes decide again: each node shows the same owners of the same groups.
+
+        A home that does not have the log describes nothing.
+        """
+        if self.unknowing:
+            return
+        # The node that stopped in order has ended.
+        self.schedule.run(self.schedule.now + 4500)
+        shown: list[list[tuple[object, ...]]] = []
+        nodes = self.processes()
+        for process in nodes:
+            self._list_at(process, lambda groups: shown.append(list(map(owners_in, groups))))
+        self.schedule.run(self.schedule.now + 100)
+        check("shown", len(shown) == len(nodes), "a list is not answered in the calm")
+        check("shown", all(each == shown[0] for each in shown), f"lists differ: {shown}")
+        for known, *_ in (group for groups in shown for group in groups):
+            check("shown", bool(known), f"members are not known in the calm: {shown}")
+            self.ledger.counts["listed at the end"] += 1
+
+    def _list_at(self, process: Process, then: Callable[[list[dict[str, Any]]], object]) -> None:
+        since = self.schedule.now
+        operating = process.operating
+        assert operating is not None
+        request = Request("QUERY", names.GROUP_TYPE, "", {}, None, None, connection=1)
+        began = since, process
+        self._lists.append(began)
+
+        def listed(answer: Answer) -> None:
+            self._lists.remove(began)
+            groups = plain(answer.body)[names.GROUPS]
+            then(groups)
+            for group in groups:
+                known = names.MEMBERS_KNOWN not in group
+                self.ledger.counts["listed" if known else "listed in part"] += 1
+                for entry in group[names.INFO_PARTITIONS] if known else ():
+                    if entry[names.CURSOR_MEMBER] is not None:
+                        index, member = int(entry[names.INFO_PARTITION]), entry[names.CURSOR_MEMBER]
+                        self.ledger.shown(group[names.NAME], index, member, since)
+
+        process.do(lambda: operating.drive(operating.reading.query_groups(request), listed))
+
     def _answered(self, outcome: Outcome, before: tuple[int, int], process: Process) -> None:
         if self._asked is None or self._asked[1] is not process:
             return
@@ -138,6 +202,8 @@ class ChangingWorld(World):
         if self._asked is not None and self._asked[1].alive:
             took = self.schedule.now - self._asked[0]
             check("change", took < 2 * WITHIN_MS + 1000, f"a question is not answered after {took} ms")
+        slow = [since for since, process in self._lists if process.alive]
+        check("shown", not slow, f"lists since {slow} are not answered")
 
     # -- the log
 

@@ -7,7 +7,9 @@ and no earlier owner sends again after its successor; a write that followed a st
 epochs in the state topic, and those that consumers are told, never fall; none is told before it is there.
 cursor: a cursor in the state topic never passes an event that no consumer settled, and never falls; a link
 begins where its cursor allows, and not before what a consumer was told to be durable. fence: each home has a
-greater term than those before it, and nothing is committed under an earlier term. progress: see `world.py`.
+greater term than those before it, and nothing is committed under an earlier term. shown: an owner that a list
+or description shows was the last one to which a home had granted the partition, at a moment since the
+question. progress: see `world.py`.
 """
 
 import json
@@ -16,9 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from amqp_streams.homes.messages import Answer, Owns
 from amqp_streams.homes.records import KEY, HomeRecord, decoded
 from amqp_streams.streams.consuming.cursors import PREFIX as CURSOR
 from amqp_streams.streams.consuming.cursors import group_key, link_key
+from amqp_streams.streams.groups.claims import Wanted
 from amqp_streams.streams.groups.epochs import PREFIX as EPOCH
 from amqp_streams.streams.groups.epochs import epochs_prefix
 from tests.simulation.homes.kafka import Transaction
@@ -81,6 +85,10 @@ class Ledger:
         self._durable: dict[tuple[str, int], int] = {}
         self._terms: dict[int, HomeRecord] = {}
         self._transactions: dict[int, int] = {}
+        self.numbered: dict[tuple[str, int], Wanted] = {}
+        """What each link of a process asks for, by its number."""
+        self._owners: dict[Slot, list[tuple[float, str]]] = {}
+        """Since when homes have granted a partition of a group to a member."""
 
     # -- owners
 
@@ -140,6 +148,25 @@ class Ledger:
         """The node has closed a link that was granted."""
         self.counts["closed"] += 1
         self.closes.append((self.world.schedule.now, link))
+
+    # -- descriptions
+
+    def replied(self, node: str, answer: Answer) -> None:
+        """A home answers a node."""
+        for verdict in answer.verdicts:
+            wanted = self.numbered[node, verdict.number]
+            if isinstance(verdict, Owns) and verdict.partition is not None and wanted.claim is not None:
+                owners = self._owners.setdefault((f"group {wanted.claim.group}", verdict.partition), [])
+                if not owners or owners[-1][1] != wanted.claim.member:
+                    owners.append((self.world.schedule.now, wanted.claim.member))
+
+    def shown(self, group: str, index: int, member: str, since: float) -> None:
+        """A user who asked then is shown this owner, or a home shows it to another node now."""
+        self.counts["shown"] += 1
+        owners = self._owners.get((f"group {group}", index), [])
+        allowed = [name for at, name in owners if at > since]
+        allowed += [name for at, name in owners if at <= since][-1:]
+        check("shown", member in allowed, f"{group} {index} shows {member}; since {since}: {owners[-3:]}")
 
     # -- cursors
 

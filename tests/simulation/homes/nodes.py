@@ -245,6 +245,7 @@ class Process(StoppableProcess):
         self.ask(lambda: (kafka.produce(bucket, epoch, changes),), produced)
 
     def _reply(self, node: str, answer: Answer) -> None:
+        self.world.ledger.replied(node, answer)
         machine = self.world.machines[node.partition(".")[0]]
 
         def arrive() -> None:
@@ -276,6 +277,7 @@ class Process(StoppableProcess):
                 return
             link.number = self.reporting.attach(wanted, self.world.bucket_of(wanted), self.boot_ms())
             self.links[link.number] = link
+            self.world.ledger.numbered[self.id, link.number] = wanted
 
         self.do(begin)
         return link

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from amqp_streams.homes.changing import sweeping
+from amqp_streams.homes.serving import Serving
 from tests.simulation.homes.changing import ChangingWorld
 from tests.simulation.homes.faults import FAULTS
 from tests.simulation.homes.peers import INCARNATION
@@ -81,5 +82,18 @@ def test_changes_and_deleted_logs_keep_the_laws_also_while_nodes_are_upgraded(
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         counts += world.counts()
-    assert {"removed", "asked 204", "asked 409"} <= counts.keys()
+    assert {"removed", "asked 204", "asked 409", "shown", "listed", "listed in part"} <= counts.keys()
+    assert counts["listed at the end"] > CHANGING_SEEDS
     assert not rolls or counts["asked 501"]
+
+
+def test_a_list_that_shows_owners_without_a_grant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Serving, "granted", lambda _serving, _link: True)
+    monkeypatch.setattr(sweeping, "INCARNATION_CHARACTERS", len(INCARNATION))
+    for seed in range(CHANGING_SEEDS):
+        try:
+            ChangingWorld(seed).run()
+        except AssertionError as error:
+            assert str(error).startswith("shown")  # noqa: PT017  any other law would be a fault
+            return
+    raise AssertionError("the fault was not found")

@@ -1,6 +1,7 @@
 """`group`: consumer groups are listed, described, moved and removed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,28 @@ def test_groups_are_listed_of_one_log_or_of_all(grouped: FakeNode, run: Run) -> 
     ]
 
 
+def test_members_that_are_not_known_are_not_shown_as_none(grouped: FakeNode, run: Run) -> None:
+    """A home on Kafka did not answer: the reason goes to stderr, once for all groups that have it."""
+    reason = "the home b:1 is not reached: Connect call failed"
+    silent = replace(BILLING, members_known=False, members_reason=reason)
+    grouped.groups = [replace(silent, name=f"g{number}") for number in range(10)]
+    grouped.incomplete = ("no node decides about it at the moment",)
+    listed = run("group", "list")
+    assert listed.stdout.splitlines()[1].split() == [
+        "temps", "g0", "-", "-", "1,200", "2026-11-21T06:30:00.000Z",
+    ]  # fmt: skip
+    assert listed.stderr.splitlines() == [
+        f"the members of g0, g1, g2, g3, g4, g5, g6, g7 and 2 more are not known: {reason}",
+        "groups without a position and an epoch may be missing: no node decides about it at the moment",
+    ]
+    given = json.loads(run("group", "list", "--json").stdout)
+    assert given["incomplete"] == list(grouped.incomplete)
+    assert (given["groups"][0]["members_known"], given["groups"][0]["members_reason"]) == (False, reason)
+    described = run("group", "describe", "temps", "g0")
+    assert described.stdout.splitlines()[0].startswith("g0 of temps: members not known, 2 attaches waiting;")
+    assert described.stderr == f"the members of g0 are not known: {reason}\n"
+
+
 def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run) -> None:
     lines = run("group", "describe", "temps", "billing").stdout.splitlines()
     assert lines[0] == "billing of temps: 1 members, 2 attaches waiting; 1,200 events to come"
@@ -56,6 +79,7 @@ def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run
 def test_the_names_of_the_json_are_stable(grouped: FakeNode, run: Run) -> None:
     assert json.loads(run("group", "describe", "temps", "billing", "--json").stdout) == {
         "log": "temps", "group": "billing", "members": ["m1"], "waiting": 2, "active": True,
+        "members_known": True, "members_reason": None,
         "updated": "2026-11-21T06:30:00.000Z",
         "lag": 1200,
         "partitions": [

@@ -10,6 +10,7 @@ from amqp_streams.client import (
     CursorInfo,
     CursorPosition,
     GroupInfo,
+    GroupList,
     Start,
     connect,
 )
@@ -88,6 +89,20 @@ def test_the_start_of_a_reset_is_written_as_in_a_filter(
     to: Start, partition: str | None, body: dict[str, object]
 ) -> None:
     assert reset_body(to, partition) == body
+
+
+def test_members_are_known_unless_the_node_says_that_they_are_not() -> None:
+    assert group_info(GROUP).members_known
+    unknown = {"members-known": False, "members-reason": "the home does not answer"}
+    for info in (group_info(GROUP | unknown), cursor_info(CURSOR | unknown)):
+        assert (info.members_known, info.members_reason) == (False, "the home does not answer")
+
+
+async def test_a_list_says_why_groups_may_be_missing(node: MemoryNode) -> None:
+    answering(node, 200, {"groups": [GROUP], "incomplete": ["no node decides"]})
+    async with connect(URL) as client:
+        found = await client.management.query_groups()
+        assert found == GroupList((group_info(GROUP),), ("no node decides",))
 
 
 async def test_requests_say_their_type_and_their_log(node: MemoryNode) -> None:

@@ -200,6 +200,10 @@ def test_the_links_of_a_group_are_listed_with_their_partitions(bench: Homed) -> 
     bench.grant(member("g", container="one"), 1)
     bench.wait(member("g", container="two"))
     bench.wait(member("h"))
-    listed = bench.node.homed.links(bench.log.incarnation, "g")
-    assert [(claim.member, partition) for claim, partition in listed] == [("one", 1), ("two", None)]
-    assert not list(bench.node.homed.links("other", "g"))
+    listed = [
+        (incarnation, claim.group, claim.member, partition)
+        for incarnation, claim, partition in bench.node.homed.links()
+    ]
+    log = bench.log.incarnation
+    assert listed[:2] == [(log, "g", "one", 1), (log, "g", "two", None)]
+    assert [each[1] for each in listed] == ["g", "g", "h"]

@@ -7,7 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from amqp_streams.homes.messages import Answer, Asked, Change, Identity, Outcome, Report, Reported
+from amqp_streams.homes.messages import (
+    Answer,
+    Asked,
+    Change,
+    Described,
+    Description,
+    Identity,
+    Inquiry,
+    Outcome,
+    Report,
+    Reported,
+    Subject,
+)
 from amqp_streams.homes.protocol import frames
 from amqp_streams.homes.protocol.dialogue import NONCE_BYTES, Dialogue, Role
 from amqp_streams.homes.protocol.frames import FRAME_BYTES_MAX, Frame, Splitter
@@ -53,8 +65,16 @@ def asked(number: int = 1, group: str = "g") -> Asked:
     )
 
 
+def inquiry(number: int = 1, *, subjects: int = 1) -> Inquiry:
+    return Inquiry(number, tuple(Subject(3, "log", f"group {each}") for each in range(subjects)))
+
+
+def owning(at: int) -> Described:
+    return Described(at, True, True, 1, ((0, "m" * 100), (1, "n")))
+
+
 class Heard:
-    """What becomes of the questions of a node."""
+    """What becomes of the questions of a node, or of its inquiries."""
 
     def __init__(self) -> None:
         self.outcomes: list[tuple[str, int, object]] = []
@@ -65,7 +85,7 @@ class Heard:
     def sent(self, number: int) -> None:
         self.outcomes.append(("sent", number, None))
 
-    def answered(self, address: str, result: Outcome) -> None:
+    def answered(self, address: str, result: Outcome | Description) -> None:
         self.outcomes.append(("answered", result.number, result))
 
     def lost(self, address: str, number: int) -> None:
@@ -76,13 +96,17 @@ class Heard:
 
 
 class Node:
-    """A node: what it heard, and a home that answers each report, and each change unless it is `mute`."""
+    """A node: what it heard, and a home that answers each report.
+
+    It answers each change and inquiry, unless it is `mute`.
+    """
 
     def __init__(self, me: Identity, settings: PeeringSettings) -> None:
         self.reports: list[Report] = []
         self.answers: list[Answer] = []
         self.asked: list[tuple[str, Asked]] = []
-        self.heard = Heard()
+        self.inquired: list[tuple[str, Inquiry]] = []
+        self.heard, self.described = Heard(), Heard()
         self.me = me
         self.fails = self.mute = False
         self.peers = Peers(
@@ -92,12 +116,20 @@ class Node:
             on_answer=self.answers.append,
             on_asked=self._asked,
             questions=self.heard,
+            on_inquiry=self._inquired,
+            inquiries=self.described,
         )
 
     def _asked(self, process: str, asked: Asked, answer: Callable[[Outcome], None]) -> None:
         self.asked.append((process, asked))
         if not self.mute:
             answer(Outcome(asked.number, 200, "moved", "{}"))
+
+    def _inquired(self, process: str, inquiry: Inquiry, answer: Callable[[Description], None]) -> None:
+        self.inquired.append((process, inquiry))
+        if not self.mute:
+            items = tuple(owning(at) for at in range(len(inquiry.subjects)))
+            answer(Description(inquiry.number, (), items))
 
     def _reported(self, report: Report) -> None:
         if self.fails:

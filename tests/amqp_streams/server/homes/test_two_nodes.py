@@ -55,6 +55,8 @@ class Node:
             on_answer=self.answer,
             on_asked=lambda _process, _asked, _tell: None,
             questions=Heard(),
+            on_inquiry=lambda _process, _inquiry, _tell: None,
+            inquiries=Heard(),
         )
         self.shell: HomeShell
 

@@ -1,0 +1,1 @@
+"""Descriptions of groups and cursors: made by their homes, and asked for by the other nodes. Pure."""
