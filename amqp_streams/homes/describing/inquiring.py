@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
+from amqp_streams.homes.buckets import BUCKETS
 from amqp_streams.homes.messages import Described, Description, Inquiry, Named, Subject
 from amqp_streams.homes.protocol.descriptions import SUBJECTS_MAX
 from amqp_streams.homes.records import HomeRecord
@@ -21,7 +22,7 @@ from amqp_streams.node.writes import Wait
 WITHIN_MS: Final = 2000
 """How long a search may take. A home that leaves in order has a successor within a second."""
 UNREACHED_MS: Final = 300
-"""How long an inquiry waits for a home that was not reached before."""
+"""How long an inquiry waits for a home that was not reached, or has not answered, before."""
 AGAIN_MS: Final = 200
 """The pause before a home is asked again that has described nothing."""
 OPEN_MAX: Final = 64
@@ -109,6 +110,8 @@ class Inquiring:
         self._now_ms = 0
         self._searches: Final[dict[Search, None]] = {}
         self._open: Final[dict[int, _Open]] = {}
+        self._silent: Final[set[str]] = set()
+        """Homes that have not answered in time, until they answer: at most as many as are homes."""
         self.outcomes: Final = dict.fromkeys(OUTCOMES, 0)
         """How many searches ended, by outcome."""
 
@@ -151,6 +154,7 @@ class Inquiring:
 
     def answered(self, address: str, description: Description) -> None:
         """The node at this address has answered."""
+        self._silent.discard(address)
         found = self._take(address, description.number)
         if found is None:
             return
@@ -176,6 +180,7 @@ class Inquiring:
 
     def lost(self, address: str, number: int) -> None:
         """The connection on which the inquiry was sent has ended."""
+        self._silent.discard(address)
         found = self._take(address, number)
         for bucket in () if found is None else found.buckets:
             assert found is not None
@@ -191,11 +196,14 @@ class Inquiring:
         """Called several times a second."""
         self._now_ms = now_ms
         for number, each in list(self._open.items()):
-            problem = self._ways.unreached(each.address)
-            if problem is not None and now_ms >= each.began_ms + UNREACHED_MS:
+            reason = self._hindrance(each.address)
+            if reason is not None and now_ms >= each.began_ms + UNREACHED_MS:
                 del self._open[number]
                 self._ways.forget_inquiry(each.address, number)
-                each.search.give_up(each.buckets, _unreached(each.address, problem))
+                each.search.give_up(each.buckets, reason)
+        if self._silent:
+            homes = (self._ways.record(bucket) for bucket in range(BUCKETS))
+            self._silent.intersection_update(each.address for each in homes if each is not None)
         for search in [each for each in self._searches if now_ms >= each.until_ms]:
             self._expire(search)
         self._advance()
@@ -257,9 +265,8 @@ class Inquiring:
         for bucket in search.buckets():
             record, sent = self._ways.record(bucket), asked.get(bucket)
             if sent is not None:
-                problem = self._ways.unreached(sent.address)
-                slow = f"the home {sent.address} did not answer in {WITHIN_MS // 1000} s"
-                reason = slow if problem is None else _unreached(sent.address, problem)
+                self._silent.add(sent.address)
+                reason = self._hindrance(sent.address) or ""
             elif record is None or record.let_go or record.node == self._node:
                 reason = "no node decides about it at the moment"
             else:
@@ -267,11 +274,15 @@ class Inquiring:
             search.give_up([bucket], reason)
         self._end(search, "in part")
 
+    def _hindrance(self, address: str) -> str | None:
+        """Why no answer of this home is expected soon."""
+        problem = self._ways.unreached(address)
+        if problem is not None:
+            return f"the home {address} is not reached: {problem}"
+        silent = f"the home {address} did not answer in {WITHIN_MS // 1000} s"
+        return silent if address in self._silent else None
+
     def _end(self, search: Search, outcome: str) -> None:
         self.forget(search)
         self.outcomes[outcome] += 1
         search.over.ended(None, 0)
-
-
-def _unreached(address: str, problem: str) -> str:
-    return f"the home {address} is not reached: {problem}"

@@ -159,6 +159,31 @@ def test_a_home_that_is_not_reached_costs_only_its_buckets_and_little_time(other
     assert len(search.found) == 1
 
 
+def test_a_home_that_did_not_answer_costs_the_next_searches_little_time_until_it_answers(
+    other: Elsewhere,
+) -> None:
+    other.begin(0)
+    other.pass_ms(WITHIN_MS)
+    second = other.begin(0, 1)
+    other.answer()
+    other.pass_ms(UNREACHED_MS)
+    assert second.over.over
+    assert second.reasons == {0: "the home b:0 did not answer in 2 s"}
+    third = other.begin(0)
+    other.answer(0)  # the first inquiry, late
+    other.pass_ms(UNREACHED_MS)
+    assert not third.over.over
+    other.pass_ms(WITHIN_MS)
+    # Another node is the home: the one that was silent does not count any more.
+    other.homes = {0: HomeRecord(2, "new", "b:new")}
+    other.pass_ms(1)
+    other.homes = {0: HomeRecord(3, "node 0", "b:0")}
+    fourth = other.begin(0)
+    other.pass_ms(UNREACHED_MS)
+    assert not fourth.over.over
+    assert third.over.over
+
+
 def test_a_home_of_an_earlier_version_is_a_reason_and_not_an_error(other: Elsewhere) -> None:
     other.earlier = {"b:0"}
     search = other.begin(0)
