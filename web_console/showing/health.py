@@ -35,6 +35,7 @@ def trends_of(node: NodeInfo) -> dict[str, float]:
         "descriptors": node.descriptors.used,
         "producers": node.producers,
         "consumers": node.consumers,
+        "homes": node.home_buckets.used,
         "commit_p50": node.commit_p50_s,
         "commit_p99": node.commit_p99_s,
     }
@@ -53,6 +54,11 @@ def figure_rows(node: NodeInfo, trends: Mapping[str, Sequence[float]]) -> list[F
             _row(title, name, *_used(node.limits[name], size=name.endswith("_bytes")))
             for name, title in _LIMITS.items()
             if name in node.limits
+        ),
+        *(
+            [_row("Buckets of groups that this node decides about", "homes", *_used(node.home_buckets))]
+            if node.home_buckets.used is not None
+            else []
         ),
         _row("Links of producers", "producers", numbers.count(node.producers), "-"),
         _row("Links of consumers", "consumers", numbers.count(node.consumers), "-"),

@@ -59,7 +59,8 @@ class NodeInfo:
     those of `send`, `receive`, `info` and `manage` that the user has on the log that was named.
     `started_ms`, `now_ms`: since 1970, by the node's clock. `commit_p50_s`, `commit_p99_s`,
     `commit_max_s`: the time of the `commits` latest commits of the last five minutes. `limits`: by name, how
-    much of each bound is in use. `changes`: newest first.
+    much of each bound is in use. `changes`: newest first. `home_buckets`: for how many buckets of groups and
+    cursors the node decides (Kafka), and how many exist.
     """
 
     administers: bool | None = None
@@ -86,6 +87,7 @@ class NodeInfo:
     logs: int | None = None
     producers: int | None = None
     consumers: int | None = None
+    home_buckets: Used = Used(None, None)
     limits: Mapping[str, Used] = field(default_factory=dict)
     warnings: tuple[NodeWarning, ...] = ()
     settings: tuple[NodeSetting, ...] = ()
@@ -127,6 +129,7 @@ def node_info(answer: Mapping[str, object]) -> NodeInfo:
         logs=_number(answer.get(names.NODE_LOGS)),
         producers=_number(answer.get(names.CONNECTION_PRODUCERS)),
         consumers=_number(answer.get(names.CONNECTION_CONSUMERS)),
+        home_buckets=_used(answer.get(names.NODE_HOME_BUCKETS)),
         limits=({str(name): _used(use) for name, use in limits.items()} if isinstance(limits, dict) else {}),
         warnings=tuple(map(_warning, listed(answer, names.NODE_WARNINGS))),
         settings=tuple(map(_setting, listed(answer, names.NODE_SETTINGS))),

@@ -53,6 +53,7 @@ class About:
 
     `reload_failed`, `restart_needed`: of the last reload. `certificate_expires_ms`: since 1970, and of the
     certificate for other nodes `node_certificate_expires_ms`. `homes`: what keeps links in groups waiting.
+    `home_buckets`: for how many buckets of groups and cursors this node decides, and how many exist.
     """
 
     started_ms: int
@@ -61,6 +62,7 @@ class About:
     certificate_expires_ms: int | None = None
     node_certificate_expires_ms: int | None = None
     homes: Sequence[str] = ()
+    home_buckets: tuple[int, int] | None = None
     reload_failed: Sequence[str] = ()
     restart_needed: Sequence[str] = ()
 
@@ -213,6 +215,7 @@ class HealthRequests:
             names.NODE_COMMIT_MOST: None if latency is None else latency.max_s,
             names.NODE_REQUEST_SECONDS: service.turns.seconds,
             names.NODE_LOGS: len(service.store.logs),
+            names.NODE_HOME_BUCKETS: None if about.home_buckets is None else _use(*about.home_buckets),
             names.CONNECTION_PRODUCERS: counted.producers,
             names.CONNECTION_CONSUMERS: counted.consumers,
             names.NODE_LIMITS: {name: _use(*use) for name, use in service.uses().items()},

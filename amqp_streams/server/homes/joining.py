@@ -281,7 +281,9 @@ class Homes:
 
     def _tell(self) -> None:
         """Log problems when they begin, and when none is left."""
-        self._service.about.homes = problems = self.problems
+        about = self._service.about
+        about.home_buckets = sum(map(self.decides, range(BUCKETS))), BUCKETS
+        about.homes = problems = self.problems
         if problems and problems != self._told:
             log.warning("homes_hindered", reason="; ".join(problems))
         elif self._told and not problems:

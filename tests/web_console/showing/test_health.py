@@ -30,9 +30,20 @@ def test_only_known_figures_have_trends() -> None:
     assert trends_of(NodeInfo()) == {}
 
 
+def test_a_node_on_kafka_shows_for_how_many_buckets_it_decides() -> None:
+    (row,) = [
+        each
+        for each in figure_rows(NodeInfo(home_buckets=Used(0, 16)), {"homes": [5.0]})
+        if each.name == "homes"
+    ]
+    assert row[1:4] == ("0", "16", [5.0])
+    assert "homes" not in {each.name for each in figure_rows(NODE, {})}
+
+
 def test_every_trend_has_a_row() -> None:
     full = NodeInfo(
         disk_free=1, memory=1, descriptors=Used(1, 1), producers=1, consumers=1, commit_p50_s=1.0,
-        commit_p99_s=1.0, limits={"connections": Used(1, 2), "partitions": Used(1, 2)},
+        commit_p99_s=1.0, home_buckets=Used(1, 16),
+        limits={"connections": Used(1, 2), "partitions": Used(1, 2)},
     )  # fmt: skip
     assert trends_of(full).keys() <= {each.name for each in figure_rows(full, {})}

@@ -50,6 +50,9 @@ def test_figures_are_those_of_the_node() -> None:
     assert found["recent-commits"] == 1
     assert found["memory-bytes"] > 0
     assert found["descriptors"]["used"] > 0
+    assert found["home-buckets"] is None
+    node.service.about.home_buckets = 5, 16
+    assert read(node)["home-buckets"] == {"used": 5, "limit": 16}
 
 
 def test_readiness_is_that_of_the_probe() -> None:
