@@ -37,6 +37,10 @@ class Misfortunes:
         if world.logins is not None:
             interval_us = self.random.choice((500, 2000)) * MS
             world.schedule.every(interval_us, self.take_away, while_=lambda: world.stormy)
+        if world.plan.stalls:
+            world.schedule.after(self.random.randint(400, 1500) * MS, self.stall_long)
+        if world.plan.breaks:
+            world.schedule.every(800 * MS, self.break_journal, while_=lambda: world.stormy)
         self.all = [(kind, act) for kind in sorted(faults & kinds.keys()) for act in kinds[kind]]
 
     def strike(self) -> None:
@@ -134,10 +138,14 @@ class Misfortunes:
 
     def break_disk(self, node: Node) -> None:
         """Let operations fail for some time. Then an operator starts the node again."""
-        disk, random = self._disk(node), self.random
+        random = self.random
         chance = random.choice((0.05, 0.5, 1.0))
         operations = random.choice((_WRITES, ("fdatasync",), ("pwritev",), ("pread",), (*_WRITES, "pread")))
         part = random.choice(("", "journal", "logs", "states"))
+        self._break(node, chance, operations, part)
+
+    def _break(self, node: Node, chance: float, operations: tuple[str, ...], part: str) -> None:
+        disk, random = self._disk(node), self.random
 
         def failing(operation: str, path: Path) -> int:
             if operation in operations and part in str(path) and random.random() < chance:
@@ -152,6 +160,23 @@ class Misfortunes:
                 random.choice((self.restart, self.kill))(node)
 
         self.world.schedule.after(random.randint(50, 2000) * MS, heal)
+
+    def stall_long(self) -> None:
+        """The disk stalls for longer than a client may be silent, and all producers have much to send."""
+        self.world.note("disk: stall_long")
+        now_us = self.world.schedule.now_us
+        self._disk(self.world.node).pace.stalled_until_us = now_us + self.random.choice((3000, 4000)) * MS
+        self._let_send(20)
+
+    def break_journal(self) -> None:
+        """All writes to the journal fail, or all syncs, and all producers have something to send."""
+        self.world.note("disk: break_journal")
+        self._break(self.world.node, 1.0, (self.random.choice(("pwritev", "fdatasync")),), "journal")
+        self._let_send(2)
+
+    def _let_send(self, events: int) -> None:
+        for producer in self.world.producers:
+            self.world.schedule.after(self.random.randint(5, 50) * MS, partial(producer.make, events))
 
     # -- clocks
 

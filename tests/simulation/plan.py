@@ -4,7 +4,7 @@ Most worlds are small. A small world costs a fraction of a large one, and most f
 partitions and few events to show.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -19,6 +19,8 @@ KINDS: Final = ("abusers", "disk", "crash", "power", "clock", "network", "client
 """Of misfortunes."""
 LIMITED_USER: Final = "user-limited"
 """A user with a quota."""
+STALLS_US: Final = 6 * SECOND
+"""How long a storm with stalls of the disk lasts at least."""
 _LARGE_SHARE: Final = 0.12
 _COUNTED_SHARE: Final = 0.03
 _ROTTEN_SHARE: Final = 0.2
@@ -29,9 +31,12 @@ _COMPRESSES_SHARE: Final = 0.5
 _RECREATES_SEEDS: Final = (4, 12)
 _LOGINS_SEEDS: Final = (1, 7)
 _SEEDS: Final = 15
+_STALLS_SEEDS: Final = (15, 19)
+_BREAKS_SEEDS: Final = (13, 17)
+_DISK_SEEDS: Final = 20
 _STORED_COMPRESSED: Final = frozenset({1, 2, 4, 5, 11, 12, 16, 17, 18, 19, 20, 21, 22, 24, 26})
 _COMPRESSED_SEEDS: Final = 27
-"""These three are chosen by the remainder of the seed: no seed that failed before they existed has one of
+"""These five are chosen by the remainder of the seed: no seed that failed before they existed has one of
 them, so each of these seeds is still the run that failed.
 """
 
@@ -142,6 +147,13 @@ class Plan:
         """A log that a client deletes and creates again."""
         self.logins = self.seed % _SEEDS in _LOGINS_SEEDS and not self.crowded
         """Clients log in, rights and users are taken away for a time, and some clients have no rights."""
+        remainder = self.seed % _DISK_SEEDS
+        self.stalls = remainder in _STALLS_SEEDS and not self.crowded
+        """The disk stalls for longer than a client may be silent, while producers send."""
+        self.breaks = remainder in _BREAKS_SEEDS and not self.crowded
+        """Writes to the journal fail again and again, while producers send."""
+        if self.stalls:
+            self.size = replace(self.size, storm_us=max(self.size.storm_us, STALLS_US))
         if self.crowded:
             self.faults.clear()
             self.logs["lone"] = LogSettings(partitions=1)
@@ -168,6 +180,10 @@ class Plan:
         )
         # Smaller than an operator may set: a few events fill it.
         limits = limits.model_copy(update={"pending_bytes": random.choice((1000, 4000, 256 << 10))})
+        if self.stalls:
+            # Few events fill what may wait for the disk, and the node pauses their clients.
+            window = {"credit": max(credit, 40), "unsettled": max(limits.unsettled, 40)}
+            limits = limits.model_copy(update={"pending_bytes": 200, "idle_timeout_ms": 2000, **window})
         if self.crowded:
             limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
             groups = groups.model_copy(update={"wait_ms": 30_000})

@@ -186,6 +186,9 @@ class SimulatedStore(DirectoryStore):
 
     def _committed(self, done: CommitDone) -> None:
         self.tell()
+        for error in done.failures.values():
+            # The only failure of a commit that no disk causes: records that the node could not encode.
+            assert "events cannot be stored" not in str(error), error
         super()._committed(done)
 
     def tell(self) -> None:
