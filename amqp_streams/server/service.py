@@ -31,7 +31,7 @@ from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
 from amqp_streams.server.links.link import AnyLink, Committing, Leases, Pause, Pumped
-from amqp_streams.server.links.turns import Iteration, OrderedCalls, Turns
+from amqp_streams.server.links.turns import LEAST_S, Iteration, OrderedCalls, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
@@ -359,8 +359,11 @@ class EventService:
             self._tick_some()
 
     def _tick_some(self) -> None:
-        """Tick connections for one loop iteration. Ten thousand of them at once would delay all others."""
-        now_ms, until = self.monotonic_ms(), self.iteration.ends_s()
+        """Tick connections for a part of one loop iteration: nothing waits for their ticks.
+
+        Each iteration also handles the end of those that the tick has closed.
+        """
+        now_ms, until = self.monotonic_ms(), perf_counter() + LEAST_S
         while self._ticking:
             connection = self._ticking.popleft()
             if connection in self.connections:  # it may have ended since the tick began

@@ -375,7 +375,10 @@ def test_a_filter_that_is_slow_ends_its_links_turn(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_tick_of_many_connections_takes_several_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand idle connections held up all others for 40 ms, twice a second."""
+    """Ten thousand idle connections held up all others for 40 ms, twice a second.
+
+    When ticks had a millisecond of each iteration, the ends of the connections that they closed made it two.
+    """
     node = InMemoryNode({"temps": 1})
     for _ in range(40):
         EnginePair(node)
@@ -393,12 +396,13 @@ def test_the_tick_of_many_connections_takes_several_iterations(monkeypatch: pyte
     monkeypatch.setattr(AmqpConnection, "tick", counted)
     *alive, lost = node.service.connections
     node.service.regular.tick()
-    assert 0 < len(ticked) <= 12
+    assert 0 < len(ticked) <= 4
     node.service.regular.tick()  # the next tick does not begin before this one has ended
     del node.service.connections[lost]
     while (before := len(ticked)) < len(alive):
         assert node.loop.run_ready()
-        assert len(ticked) - before <= 12
+        assert len(ticked) - before <= 4
     assert ticked == alive
+    node.run()
     node.service.regular.tick()
     assert len(ticked) > len(alive)
