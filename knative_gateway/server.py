@@ -8,7 +8,6 @@ listener finishes its requests; all other parts stop in the opposite order. The 
 """
 
 import asyncio
-import gc
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +45,7 @@ from knative_gateway.part_settings import (
 )
 from knative_gateway.reloading import warn_of_restart
 from knative_gateway.replaying import DispatcherReplays
+from knative_gateway.running import garbage
 from knative_gateway.running.addresses import base_url
 from knative_gateway.running.console import GatewayConsole
 from knative_gateway.running.figures import GatewayFigures
@@ -68,10 +68,6 @@ if TYPE_CHECKING:
 
 CONNECT_S_MAX: Final = 30.0
 _LOOK_S: Final = 0.1
-GC_OBJECTS: Final = 20_000
-"""New objects after which Python looks for cyclic garbage. With Python's 700, the many objects of the events
-in flight, which are not garbage, were examined for every few events.
-"""
 NOT_KEPT_S_MAX: Final = 60.0
 """If cursors were not stored for this time, the gateway is not ready."""
 
@@ -300,9 +296,7 @@ class Gateway:
         self.addresses["http"] = self._http.addresses
 
     def _report_start(self, base_url: str) -> None:
-        gc.collect()
-        gc.freeze()  # the objects of the start are never released: garbage collection skips them
-        gc.set_threshold(GC_OBJECTS)
+        garbage.search_seldom()
         if self.gate.open and any(not is_this_machine(listener.host) for listener in self.settings.listen):
             message = "every client that can connect may read and change resources and send events"
             log.warning("no_tokens", message=message, remedy="set tokens or jwt")
