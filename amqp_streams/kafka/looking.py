@@ -26,6 +26,8 @@ LOOK_S_MAX: Final = 5.0
 SHARE: Final = 0.1
 TOPICS_EVERY: Final = 2
 """Each second look is at the topics as well."""
+WRITTEN_EVERY: Final = 10
+"""Each tenth look asks all partitions what transactions hold back."""
 
 log = logging.getLogger("amqp_streams.kafka")
 
@@ -35,8 +37,8 @@ class Look:
     """What Kafka said. `topics`: None if it was not asked. `failure`: why it did not answer.
 
     `changes`: how many changes of topics the node had made when the look began. `known`: the ends that the
-    node knew then. `written`: the numbers after the last records of partitions that cannot be read up to the
-    end that the node knew.
+    node knew then. `written`: the numbers after the last records, at least of the partitions that cannot be
+    read up to the end that the node knew.
     """
 
     changes: int
@@ -93,7 +95,9 @@ class Looker:
         while not self._stopping.wait(pause_s):
             number, began_s = number + 1, thread_time()
             try:
-                look = self._look(with_topics=number % TOPICS_EVERY == 0)
+                look = self._look(
+                    with_topics=number % TOPICS_EVERY == 0, with_written=number % WRITTEN_EVERY == 0
+                )
             except StorageError as error:
                 look = Look(self._catalog.changes, {}, failure=str(error))
             except Exception as error:
@@ -109,7 +113,7 @@ class Looker:
             # A busy loop must not collect looks.
             self._handled.wait()
 
-    def _look(self, *, with_topics: bool) -> Look:
+    def _look(self, *, with_topics: bool, with_written: bool) -> Look:
         changes, places = self._catalog.changes, self._catalog.places
         topics = None
         if with_topics or not places:
@@ -132,7 +136,8 @@ class Looker:
             for partition, (_, end) in known.items()
             if partition.place in extents and extents[partition.place].end < end
         ]
-        written = self._administration.written_ends(held_back) if held_back else {}
+        asked = list(extents) if with_written else held_back
+        written = self._administration.written_ends(asked) if asked else {}
         for place in held_back:
             if place not in written:
                 del extents[place]  # it counts as a partition that has not answered

@@ -24,6 +24,7 @@ from amqp_streams.kafka.brokers.jobs import Job, Jobs
 from amqp_streams.kafka.brokers.producers import producer_of
 from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.catalog import Catalog
+from amqp_streams.kafka.held_back import HeldBack
 from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.losses import Losses
 from amqp_streams.kafka.numbered.numbers import Numbers
@@ -63,6 +64,7 @@ class KafkaStore:
         self._loop_call: Final = loop_call
         self.states: Final = LocalStates(self._call)
         self._figures: Final = KafkaFigures()
+        self._held_back: Final = HeldBack()
         connection = {**options.connection, "error_cb": self._figures.failed}
         self.administration: Final = Administration(connection)
         self._catalog: Final = Catalog(
@@ -436,6 +438,8 @@ class KafkaStore:
         self._away = None if look.failure is None else f"Kafka does not answer: {look.failure}"
         self._losses.looked(look.extents, self._catalog.current(look.known), look.written)
         self._catalog.moved(look.extents)
+        self._held_back.looked(look.extents, look.written, monotonic())
+        self._figures.held_back = self._held_back.count
         if look.topics is not None:
             found = (topic.replication for topic in look.topics.values())
             self._figures.replication = sum(found, Replication())

@@ -148,6 +148,7 @@ def _of_kafka() -> Iterator[tuple[str, Case]]:
     ):
         yield name, one(node(f"kafka_{metric}"), "0x50 2x70", "0x40 2x5 0x70")
     yield "UnderReplicated", one(node("kafka_partitions_under_replicated"), "0x40 2x70", "0x50 2x70")
+    yield "HeldBack", one(node("kafka_partitions_held_back"), "0x40 1x70", "0x40 1x4 0x70")
     yield "EventsLost", one(node("kafka_events_lost_total"), ONCE, "7x120")
     yield "Errors", one(node("kafka_errors_total", kind="transport"), RISES, LONG_AGO)
     yield "Throttles", one(node("kafka_broker_throttle_seconds", broker="1"), "0x40 1x70", ZEROS)

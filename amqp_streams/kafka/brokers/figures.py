@@ -55,6 +55,8 @@ class KafkaFigures:
         self.pending_events = 0
         """Events that were handed to Kafka, or wait for it, and have no outcome."""
         self.replication = Replication()
+        self.held_back = 0
+        """Partitions of which a transaction has held back events for a minute."""
         self.lost_events = 0
         """Numbers of accepted events that Kafka lost, as far as this node knew them."""
         self._errors: Final[Counter[str]] = Counter()
@@ -91,6 +93,11 @@ class KafkaFigures:
             "partitions_under_replicated",
             "Partitions of logs with a replica that is not in sync.",
             self.replication.behind,
+        )
+        yield _gauge(
+            "partitions_held_back",
+            "Partitions that cannot be read on, because a transaction has not ended for a minute.",
+            self.held_back,
         )
         yield Figure(
             "kafka_events_lost",

@@ -141,6 +141,8 @@ class Numbers:
         """What waits for the topic of numbers."""
         self._openings: Final[dict[ProducerKey, deque[Opening]]] = {}
         self._views: Final[dict[ProducerKey, tuple[NumberedProducer, StoredLog]]] = {}
+        self._unread: Final[set[ProducerKey]] = set()
+        """Producers whose bucket could not be read to its end: perhaps a transaction hangs."""
         self._unsent: Final[dict[NumberedProducer, None]] = {}
         self._begun: Final[dict[Batch, float]] = {}
         self._ends: Final[Counter[str]] = Counter()
@@ -363,7 +365,8 @@ class Numbers:
     def _perform_one(self, effect: Fence | Read | Commit | Close | Opened | Ended | Lost) -> None:
         match effect:
             case Fence(key, attempt):
-                self._workers.fence(key, partial(self._fenced, key, attempt))
+                hangs = key in self._unread
+                self._workers.fence(key, partial(self._fenced, key, attempt), ends_hanging=hangs)
             case Read(key, attempt):
                 assert self._follower is not None
                 self._follower.reach(key.bucket, key, partial(self._read, key, attempt))
@@ -371,6 +374,7 @@ class Numbers:
                 self._write(effect)
             case Close(key):
                 self._workers.release(key)
+                self._unread.discard(key)
                 if key in self._views and self._views[key][0].phase is Phase.OVER:
                     del self._views[key]
             case Opened(key, count, failure):
@@ -414,6 +418,10 @@ class Numbers:
         self._perform()
 
     def _read(self, key: ProducerKey, attempt: int, failure: StorageError | None) -> None:
+        if failure is None:
+            self._unread.discard(key)
+        else:
+            self._unread.add(key)
         self._producers.read(key, attempt, None if failure is None else str(failure), boot_ms())
         self._perform()
 

@@ -53,9 +53,14 @@ class EventProducer(TransactionalProducer):
         transactional_id: str,
         named: str,
     ) -> None:
-        self._topic: Final = topic
-        self._bucket: Final = bucket
-        super().__init__({**SENDING, **settings}, transactional_id=transactional_id, named=named, logger=log)
+        super().__init__(
+            {**SENDING, **settings},
+            topic=topic,
+            bucket=bucket,
+            transactional_id=transactional_id,
+            named=named,
+            logger=log,
+        )
 
     def commit(self, asked: Transaction, within_s: float = COMMIT_S) -> Ended:
         """Write events and numbers, and wait for the outcome."""

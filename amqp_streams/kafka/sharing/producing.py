@@ -10,6 +10,10 @@ A request to end a transaction that librdkafka repeats could reach the broker af
 begun, and end that one: librdkafka does not use the second version of Kafka's transactions (KIP-890).
 librdkafka waits at least four fifths of `retry.backoff.ms` before it repeats a request. So an end that took
 less than `SURE_S` was asked for once, and one that took longer counts as an unknown outcome.
+
+A *hanging* transaction is one that the coordinator takes for ended, and a partition does not: nothing behind
+it can be read. It was seen after all brokers had been killed within seconds. The end of a later transaction
+of the same producer in that partition ends it, too.
 """
 
 import logging
@@ -47,6 +51,8 @@ TRANSACTIONAL: Final[Mapping[str, object]] = {
     "log.connection.close": False,
 }
 """Settings of each producer. The caller adds servers and security."""
+NOTHING: Final = b"nothing"
+"""The key of a record without a value, which changes nothing."""
 _STEP_S: Final = 0.1
 _FENCED: Final = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
@@ -84,7 +90,7 @@ class Failure:
 
 
 class TransactionalProducer:
-    """A producer with a transactional id.
+    """A producer with a transactional id, of a bucket: a partition of `topic`, which is compacted.
 
     `settings`: those of librdkafka for servers and security, and others. `named`: what it is, for messages.
     `logger`: takes librdkafka's lines.
@@ -94,17 +100,25 @@ class TransactionalProducer:
         self,
         settings: Mapping[str, object],
         *,
+        topic: str,
+        bucket: int,
         transactional_id: str,
         named: str,
         logger: logging.Logger = log,
     ) -> None:
+        self._topic: Final = topic
+        self._bucket: Final = bucket
         self._named: Final = named
         self._failed: Final[list[KafkaError]] = []
         given: dict[str, Any] = {**TRANSACTIONAL, **settings, "transactional.id": transactional_id}
         self._open: Producer | None = Producer(given, logger=logger)
 
-    def fence(self, within_s: float = FENCE_S) -> None:
+    def fence(self, within_s: float = FENCE_S, *, ends_hanging: bool = False) -> None:
         """Fence the producers with this id that were opened before. May be called once.
+
+        `ends_hanging`: then commit a record that changes nothing, which ends a hanging transaction of these
+        producers in the bucket. Whether it was to be committed or aborted is not known; the caller reads the
+        bucket afterwards, and takes what it finds for the truth.
 
         Raises:
             StorageError: Kafka did not answer in time, or does not permit it. It may be done later.
@@ -117,6 +131,18 @@ class TransactionalProducer:
         except KafkaException as error:
             message = f"{self._named} cannot be fenced: {_text(error)}"
             raise StorageError(message) from error
+        if ends_hanging:
+            self._end_hanging(monotonic() + COMMIT_S)
+
+    def _end_hanging(self, until: float) -> None:
+        failure = self.written(self._produce_nothing, until) or self.end(until)
+        if failure is not None:
+            message = f"{self._named}: an earlier transaction cannot be ended: {failure.reason}"
+            raise StorageError(message)
+        log.warning("kafka_earlier_transactions_ended what=%s", self._named)
+
+    def _produce_nothing(self, _until: float) -> None:
+        self.producer.produce(self._topic, None, NOTHING, partition=self._bucket, on_delivery=self.reported)
 
     def written(self, produce: Callable[[float], None], until: float) -> Failure | None:
         """Begin a transaction, and write what `produce` writes until then; None: `end` may follow."""
@@ -189,11 +215,9 @@ class BucketProducer(TransactionalProducer):
         transactional_id: str,
         boot_ms: Callable[[], int],
     ) -> None:
-        self._topic: Final = topic
-        self._bucket: Final = bucket
         self._boot_ms: Final = boot_ms
         named = f"bucket {bucket} of topic {topic!r}"
-        super().__init__(settings, transactional_id=transactional_id, named=named)
+        super().__init__(settings, topic=topic, bucket=bucket, transactional_id=transactional_id, named=named)
 
     def commit(self, changes: Mapping[str, bytes | None], within_s: float = COMMIT_S) -> Ended:
         """Write records, and wait for the outcome. None as a value removes the key.

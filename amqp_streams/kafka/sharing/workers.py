@@ -30,7 +30,7 @@ Committed: TypeAlias = Callable[[Ended], None]
 class FencingProducer(Protocol[Q_contra]):
     """A transactional producer. `fence`: see `TransactionalProducer`. `commit`: writes what was asked."""
 
-    def fence(self) -> None: ...
+    def fence(self, *, ends_hanging: bool) -> None: ...
     def commit(self, asked: Q_contra, /) -> Ended: ...
     def close(self) -> None: ...
 
@@ -62,8 +62,11 @@ class Workers(Generic[K, Q]):
         """The threads that have not ended."""
         return sum(worker.alive for worker in (*self._workers.values(), *self._leaving))
 
-    def fence(self, key: K, answered: Fenced) -> None:
-        """Open a new producer of the key, which fences those before it on all nodes."""
+    def fence(self, key: K, answered: Fenced, *, ends_hanging: bool = False) -> None:
+        """Open a new producer of the key, which fences those before it on all nodes.
+
+        `ends_hanging`: see `TransactionalProducer.fence`.
+        """
         worker = self._workers.get(key)
         if worker is not None and worker.answer is not None:
             # It waits for Kafka. The new producer ends that wait: it fences the old one.
@@ -76,6 +79,7 @@ class Workers(Generic[K, Q]):
                 self._loop_call(answered, f"{self._named(key)} cannot be fenced: {reason}")
                 return
             worker = self._workers[key] = _Worker(key, self._named(key), self._make, self._loop_call)
+        worker.ends_hanging = ends_hanging
         worker.ask(None, answered)
 
     def commit(self, key: K, asked: Q, ended: Committed) -> None:
@@ -106,6 +110,8 @@ class _Worker(Generic[K, Q]):
         self, key: K, named: str, make: Callable[[K], FencingProducer[Q]], loop_call: Callable[..., object]
     ) -> None:
         self.answer: Fenced | Committed | None = None
+        self.ends_hanging = False
+        """Of the fence that is asked for next."""
         self._key: Final = key
         self._named: Final = named
         self._make: Final = make
@@ -153,7 +159,7 @@ class _Worker(Generic[K, Q]):
         self._discard()
         try:
             self._producer = self._make(self._key)
-            self._producer.fence()
+            self._producer.fence(ends_hanging=self.ends_hanging)
         except StorageError as error:
             self._discard()
             return str(error)

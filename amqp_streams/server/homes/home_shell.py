@@ -76,6 +76,8 @@ class HomeShell:
         """The buckets that may have a producer."""
         self._said: Final[dict[int, str]] = {}
         """Why buckets have no home here, as the log says."""
+        self._unloaded: Final[set[int]] = set()
+        """Buckets that could not be read to their end: perhaps a transaction hangs."""
         self._unread: Final[set[int]] = set()
         """Buckets whose home was written by a later version, as the log says."""
         self._transactions: Final = Transactions(
@@ -256,7 +258,8 @@ class HomeShell:
                 match effect:
                     case Fence(bucket, attempt):
                         self._fenced.add(bucket)
-                        self._transactions.fence(bucket, partial(self._answered, bucket, attempt))
+                        answered, hangs = partial(self._answered, bucket, attempt), bucket in self._unloaded
+                        self._transactions.fence(bucket, answered, ends_hanging=hangs)
                     case Load(bucket, attempt):
                         self._follower.load(bucket, partial(self._loaded, bucket, attempt))
                     case Commit(bucket, attempt, changes):
@@ -273,6 +276,7 @@ class HomeShell:
                         assert_never(effect)
         for bucket in self._fenced - self.home.buckets.keys():
             self._fenced.discard(bucket)
+            self._unloaded.discard(bucket)
             self._transactions.release(bucket)
 
     def _answered(self, bucket: int, attempt: int, failure: str | None) -> None:
@@ -284,8 +288,11 @@ class HomeShell:
         self._perform()
 
     def _loaded(self, bucket: int, attempt: int, result: Mapping[str, bytes] | StorageError) -> None:
+        if not isinstance(result, StorageError):
+            self._unloaded.discard(bucket)
         try:
             if isinstance(result, StorageError):
+                self._unloaded.add(bucket)
                 raise result
             self.home.loaded(bucket, attempt, result, self._boot_ms())
         except StorageError as error:

@@ -12,7 +12,15 @@ from amqp_streams.errors import StorageError
 from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.catalog import Catalog
-from amqp_streams.kafka.looking import LOOK_S, LOOK_S_MAX, SHARE, Look, Looker, pause_after
+from amqp_streams.kafka.looking import (
+    LOOK_S,
+    LOOK_S_MAX,
+    SHARE,
+    WRITTEN_EVERY,
+    Look,
+    Looker,
+    pause_after,
+)
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.testing import ManualLoop
 from tests.amqp_streams.kafka.test_catalog import FOUND, Node
@@ -71,8 +79,8 @@ class Cluster(Administration):
         return dict.fromkeys(places, Extent(0, 1))
 
 
-def looks(cluster: Administration, known: Collection[Place] | Catalog) -> Look:
-    """The first look that asks for topics."""
+def looks(cluster: Administration, known: Collection[Place] | Catalog, number: int = 2) -> Look:
+    """A look; the second is the first one that asks for topics."""
     if isinstance(known, Catalog):
         catalog = known
     else:
@@ -82,7 +90,7 @@ def looks(cluster: Administration, known: Collection[Place] | Catalog) -> Look:
 
     def looked(look: Look) -> None:
         found.append(look)
-        if len(found) == 2:
+        if len(found) == number:
             enough.set()
 
     looker = Looker(
@@ -91,7 +99,7 @@ def looks(cluster: Administration, known: Collection[Place] | Catalog) -> Look:
     looker.start()
     assert enough.wait(60)
     looker.close()
-    return found[1]
+    return found[number - 1]
 
 
 def test_a_broker_that_describes_nothing_is_not_a_cluster_that_is_away() -> None:
@@ -125,6 +133,8 @@ def test_a_partition_that_ends_earlier_than_known_is_asked_what_it_holds_back(an
     catalog.add(FOUND, {place: Extent(0, end) for place, end in zip(places, (1, 5), strict=True)})
     look = looks(HeldBack(led=True), catalog)
     assert asked[0] == [places[1]]
+    looks(HeldBack(led=True), catalog, WRITTEN_EVERY)
+    assert asked[-1] == places
     assert look.written == ({places[1]: 5} if answers else {})
     assert look.extents == dict.fromkeys(places if answers else places[:1], Extent(0, 1))
 

@@ -13,7 +13,8 @@ class Made:
         self.key = key
         self.closed = False
 
-    def fence(self) -> None:
+    def fence(self, *, ends_hanging: bool) -> None:
+        self.ended_hanging = ends_hanging
         if self.key == "refused":
             message = "Kafka refuses it"
             raise StorageError(message)

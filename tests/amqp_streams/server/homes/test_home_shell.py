@@ -14,12 +14,14 @@ from amqp_streams.homes.messages import Report
 from amqp_streams.homes.records import HomeRecord
 from amqp_streams.kafka.asking import KafkaOptions
 from amqp_streams.kafka.brokers.administration import Administration, FoundTopic
+from amqp_streams.kafka.brokers.taking import Place
 from amqp_streams.kafka.sharing.producing import BucketProducer, Outcome
 from amqp_streams.kafka.sharing.state_topic import find_or_create
 from amqp_streams.kafka.topics import TopicNames
 from amqp_streams.server.homes.home_shell import TICK_S, HomeShell
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
+from tests import hanging
 
 BUCKETS = 2
 
@@ -131,6 +133,16 @@ def test_buckets_move_in_order_from_node_to_node(nodes: Nodes) -> None:
     nodes.await_that(lambda: two.serves == {0, 1} and one.left == 1)
     assert not one.shell.home.buckets
     assert one.shell.threads == 0
+
+
+def test_a_home_ends_a_hanging_transaction_of_its_bucket(kafka: Cluster, nodes: Nodes) -> None:
+    with hanging.unverified(kafka):
+        place = Place(nodes.names.state, 0)
+        hanging.hang(kafka, f"{nodes.names.prefix}.bucket.0", {place: (b"cursor", b"1")})
+    node = nodes.start()
+    nodes.await_that(lambda: node.serves == {0, 1})
+    # It may have been committed, and answered.
+    assert node.shell.states(0)["cursor"] == b"1"
 
 
 def test_a_home_answers_reports_while_its_lease_is_in_force(nodes: Nodes) -> None:
