@@ -13,7 +13,7 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.storage.formats.producers import victims
+from amqp_streams.storage.formats.producers import USER_SEPARATOR, victims
 from amqp_streams.storage.ports import (
     PRODUCER_ID_BYTES_MAX,
     CommitDone,
@@ -24,8 +24,6 @@ from amqp_streams.storage.ports import (
 )
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.types import Value
-
-_SEPARATOR: Final = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +100,12 @@ def stored_id(user: str | None, producer: str) -> str:
     User names do not contain the separator. Anonymous producers have their id as key, as all had in earlier
     versions.
     """
-    if user is None and _SEPARATOR not in producer:
+    if user is None and USER_SEPARATOR not in producer:
         return producer
-    joined = f"{user or ''}{_SEPARATOR}{producer}"
+    joined = f"{user or ''}{USER_SEPARATOR}{producer}"
     if len(joined.encode()) <= PRODUCER_ID_BYTES_MAX:
         return joined
-    return f"{_SEPARATOR}{_SEPARATOR}{sha256(joined.encode()).hexdigest()}"
+    return f"{USER_SEPARATOR}{USER_SEPARATOR}{sha256(joined.encode()).hexdigest()}"
 
 
 def home_of(name: str, log: StoredLog) -> int:

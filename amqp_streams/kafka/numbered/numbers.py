@@ -24,7 +24,7 @@ from amqp_streams.kafka.brokers.jobs import Jobs
 from amqp_streams.kafka.numbered.batches import Batch, Share
 from amqp_streams.kafka.numbered.openings import Opening
 from amqp_streams.kafka.numbered.partitions import NumberedPartition, commit_done, numbered_log
-from amqp_streams.kafka.numbered.producers import Producers
+from amqp_streams.kafka.numbered.producers import FORGETTING_MAX, SPARE, Producers
 from amqp_streams.kafka.numbered.producing import (
     Close,
     Commit,
@@ -125,13 +125,15 @@ class Numbers:
             remembered=options.remembered,
             values=lambda bucket: self._states.buckets[bucket].values,
             size=lambda bucket: self._states.buckets[bucket].size,
+            ending=lambda: self._workers.ending,
         )
         self._workers: Final[Workers[ProducerKey, Transaction]] = Workers(
             self._made,
             named=lambda key: f"producer {key.producer!r}",
             loop_call=loop_call,
-            # Those that leave, and those that are forgotten, have a thread for a moment.
-            threads_max=2 * options.numbered + 16,
+            # Those that end, and those that are forgotten, have a thread for a moment. One user has at most
+            # two for each producer, and `SPARE`, so that others get theirs.
+            threads_max=3 * options.numbered + FORGETTING_MAX + SPARE,
         )
         self._follower: StateFollower | None = None
         self._starting: Future[FoundTopic] | None = None

@@ -1,11 +1,13 @@
 """All idempotent producers of a node: how many, which are given up, and which are forgotten. Pure.
 
 Laws: at most `limit` producers are in use at once, so their threads are bounded. A bucket remembers at most
-`remembered` producers and `bytes_max` bytes, so an abuser makes producers be forgotten, and nothing else
-fail. A producer with a link at this node is not forgotten.
+`remembered` producers and `bytes_max` bytes. A producer with a link at this node is not forgotten. When
+nothing is free, the user that has most gives way (`shares.py`), so an abuser makes its own producers end and
+be forgotten, and not those of other users.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Final
 
@@ -18,20 +20,27 @@ from amqp_streams.kafka.numbered.producing import (
     Outcome,
     Phase,
 )
-from amqp_streams.kafka.numbered.records import ProducerKey, ProducerRecord, decoded, key_of
+from amqp_streams.kafka.numbered.records import BUCKETS, ProducerKey, ProducerRecord, decoded, key_of
+from amqp_streams.kafka.numbered.shares import Remembered, user_of, users_of
 
 BYTES_MAX: Final = 12 << 20
-"""Of the records of a bucket in memory. Beyond it, producers are forgotten, and get no more partitions."""
+"""Of the records of a bucket in memory. Beyond it, producers are forgotten, and get no more partitions.
+
+One user has at most half of them: its producers get no more partitions beyond that.
+"""
 LINGER_MS: Final = 2000
 """A producer without a link stays open for this time, for a client that connects again."""
 FORGETTING_MAX: Final = 16
-"""How many producers are forgotten at once."""
+"""How many producers are forgotten at once. For those of one user, at most half as many."""
+SPARE: Final = 16
+"""How many threads a user may have besides `limit`, of producers that are ending."""
 
 
 class Producers:
     """`node`: the id of this process. `values`: the records of a bucket, the oldest first. `size`: its bytes.
 
-    The shell performs `effects` in their order.
+    `ending`: the producers that were given up, and whose threads have not ended. The shell performs `effects`
+    in their order.
     """
 
     def __init__(
@@ -42,6 +51,8 @@ class Producers:
         remembered: int,
         values: Callable[[int], Mapping[str, bytes]],
         size: Callable[[int], int] = lambda _bucket: 0,
+        ending: Callable[[], Iterable[ProducerKey]] = tuple,
+        buckets: int = BUCKETS,
         bytes_max: int = BYTES_MAX,
     ) -> None:
         self.effects: Final[list[Effect]] = []
@@ -51,9 +62,14 @@ class Producers:
         self._remembered: Final = remembered
         self._values: Final = values
         self._size: Final = size
+        self._ending: Final = ending
         self._bytes_max: Final = bytes_max
         self._attempts: Final = count()
         self._forgetting: Final[dict[ProducerKey, Forgetting]] = {}
+        self._buckets: Final = buckets
+        self._known: Final[defaultdict[int, Remembered]] = defaultdict(
+            lambda: Remembered(count_max=remembered, bytes_max=bytes_max)
+        )
 
     @property
     def in_use(self) -> int:
@@ -66,7 +82,7 @@ class Producers:
         """An attach waits for `Opened`. `home`: for a producer that is not known yet.
 
         Raises:
-            PeerError: too many producers are in use.
+            PeerError: too many producers are in use, or are ending.
         """
         forgetting = self._forgetting.get(key)
         if forgetting is not None:
@@ -74,13 +90,13 @@ class Producers:
             self._proceed(now_ms)
         producer = self.producers.get(key)
         if producer is None:
-            self._make_room(now_ms)
+            self._make_room(user_of(key), now_ms)
             producer = NumberedProducer(key, self._node, home, self.effects, self._attempts, now_ms)
             victim = self._victim(key)
             self.producers[key] = producer
             if victim is not None:
                 producer.wait()
-                found = self._values(victim.bucket)[victim.state]
+                found = self._values(self._bucket(victim))[victim.state]
                 made = Forgetting(victim, found, producer, self.effects, self._attempts, now_ms)
                 self._forgetting[victim] = made
                 return
@@ -125,14 +141,19 @@ class Producers:
         """Refuse events for a partition that the record of the producer cannot name any more.
 
         Raises:
-            PeerError: the records of the bucket have too many bytes.
+            PeerError: the records of the bucket, or those of its user in it, have too many bytes.
         """
-        bucket = producer.key.bucket
-        if partition not in producer.record.reached and self._size(bucket) >= self._bytes_max:
-            description = (
-                f"the numbers of all producers in bucket {bucket} need more than {self._bytes_max} bytes"
-            )
-            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}: send to fewer partitions")
+        if partition in producer.record.reached:
+            return
+        bucket, most = self._bucket(producer.key), self._bytes_max // 2
+        if self._known[bucket].bytes_of(user_of(producer.key)) >= most:
+            description = f"the numbers of your producers in bucket {bucket} need more than {most} bytes"
+        elif self._size(bucket) >= self._bytes_max:
+            need = f"need more than {self._bytes_max} bytes"
+            description = f"the numbers of all producers in bucket {bucket} {need}"
+        else:
+            return
+        raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}: send to fewer partitions")
 
     def lose(self, incarnation: str, reason: str) -> None:
         """A log was deleted."""
@@ -143,8 +164,10 @@ class Producers:
 
     def lose_buckets(self, buckets: frozenset[int], reason: str) -> None:
         """What was read of these buckets is not what Kafka has: read them again."""
+        for bucket in buckets:
+            self._known.pop(bucket, None)
         for key, producer in tuple(self.producers.items()):
-            if key.bucket in buckets:
+            if self._bucket(key) in buckets:
                 producer.give_up(reason)
         self._sweep()
 
@@ -179,7 +202,7 @@ class Producers:
 
     def read(self, key: ProducerKey, attempt: int, failure: str | None, now_ms: int) -> None:
         """The bucket was read, or why not."""
-        value = self._values(key.bucket).get(key.state)
+        value = self._values(self._bucket(key)).get(key.state)
         if (producer := self.producers.get(key)) is not None:
             producer.read(attempt, failure or self._record(key, value), now_ms)
         if (forgetting := self._forgetting.get(key)) is not None:
@@ -197,8 +220,12 @@ class Producers:
     def followed(self, state: str, value: bytes | None) -> None:
         """A record was read from the topic; None: it was removed."""
         key = key_of(state)
-        producer = None if key is None else self.producers.get(key)
-        if key is not None and producer is not None:
+        if key is None:
+            return
+        size = None if value is None else len(state) + len(value)
+        self._known[self._bucket(key)].note(user_of(key), state, size)
+        producer = self.producers.get(key)
+        if producer is not None:
             record = self._record(key, value)
             # Only another node can have written what this version cannot read.
             producer.followed(ProducerRecord("", 0) if isinstance(record, str) else record)
@@ -206,42 +233,61 @@ class Producers:
 
     # -- private
 
+    def _bucket(self, key: ProducerKey) -> int:
+        return key.bucket % self._buckets
+
     def _record(self, key: ProducerKey, value: bytes | None) -> ProducerRecord | str | None:
         try:
             return None if value is None else decoded(key.state, value)
         except StorageError as error:
             return str(error)
 
-    def _make_room(self, now_ms: int) -> None:
-        if len(self.producers) < self.limit:
+    def _make_room(self, user: str, now_ms: int) -> None:
+        present = [each for each in self.producers.values() if each.phase is not Phase.LEAVING]
+        threads = users_of(self.producers)[user] + users_of(self._ending())[user]
+        if threads >= self.limit + SPARE:
+            text = f"you have {threads} idempotent producers at this node, with those that are still ending"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{text}: attach again in a moment")
+        if len(present) < self.limit:
             return
-        idle = [each for each in self.producers.values() if each.idle]
-        # Those that leave give their threads back in a moment.
-        leaving = sum(each.phase is Phase.LEAVING for each in self.producers.values())
-        if not idle and not leaving:
-            text = f"this node has {self.limit} idempotent producers, all in use: attach to another node,"
-            remedy = f"{text} detach some, or raise kafka.numbered"
-            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, remedy)
+        idle = [each for each in present if each.idle]
         if idle:
             min(idle, key=lambda each: each.used_ms).leave()
+        else:
+            self._give_way(present, user)
         self._proceed(now_ms)
+
+    def _give_way(self, present: Iterable[NumberedProducer], user: str) -> None:
+        """Give up a producer of the user that has most, if that is more than this user will have."""
+        used = users_of(each.key for each in present)
+        heaviest, most = used.most_common(1)[0]
+        if most < used[user] + 2:
+            text = f"this node has {self.limit} idempotent producers, all in use, and you have"
+            remedy = f"{used[user]} of them: attach to another node, detach some, or raise kafka.numbered"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{text} {remedy}")
+        victim = min(
+            (each for each in present if user_of(each.key) == heaviest), key=lambda each: each.used_ms
+        )
+        text = f"all places for idempotent producers at this node are in use, you have {most} of {self.limit}"
+        victim.give_up(f"{text}, and another user needs one: attach to another node, or attach fewer")
 
     def _victim(self, key: ProducerKey) -> ProducerKey | None:
         """The producer that must be forgotten so that this one fits; None: it fits, or is known.
 
         Raises:
-            PeerError: all that are known are in use here.
+            PeerError: all that could be forgotten for it are in use here.
         """
-        values = self._values(key.bucket)
-        full = len(values) >= self._remembered or self._size(key.bucket) >= self._bytes_max
+        bucket, user = self._bucket(key), user_of(key)
+        values = self._values(bucket)
+        full = len(values) >= self._remembered or self._size(bucket) >= self._bytes_max
         if key.state in values or not full:
             return None
-        for state in values:
-            found = key_of(state)
-            if found is not None and found not in self.producers and found not in self._forgetting:
-                if len(self._forgetting) < FORGETTING_MAX:
+        own = users_of(each.then.key for each in self._forgetting.values())[user]
+        if own < FORGETTING_MAX // 2 and len(self._forgetting) < FORGETTING_MAX:
+            for state in self._known[bucket].candidates(user):
+                found = key_of(state) if state in values else None
+                if found is not None and found not in self.producers and found not in self._forgetting:
                     return found
-                break
         text = f"{self._remembered} producers are known (limits.producers), and none can be forgotten now"
         raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{text}: attach again")
 

@@ -60,7 +60,13 @@ class Workers(Generic[K, Q]):
     @property
     def threads(self) -> int:
         """The threads that have not ended."""
-        return sum(worker.alive for worker in (*self._workers.values(), *self._leaving))
+        return sum(worker.alive for worker in self._workers.values()) + len(self.ending)
+
+    @property
+    def ending(self) -> list[K]:
+        """The keys that were released, once for each of their threads that has not ended."""
+        self._leaving.difference_update([each for each in self._leaving if not each.alive])
+        return [each.key for each in self._leaving]
 
     def fence(self, key: K, answered: Fenced, *, ends_hanging: bool = False) -> None:
         """Open a new producer of the key, which fences those before it on all nodes.
@@ -73,7 +79,6 @@ class Workers(Generic[K, Q]):
             self.release(key)
             worker = None
         if worker is None:
-            self._leaving.difference_update([each for each in self._leaving if not each.alive])
             if self.threads >= self._threads_max:
                 reason = f"{self.threads} threads wait for Kafka (at most {self._threads_max})"
                 self._loop_call(answered, f"{self._named(key)} cannot be fenced: {reason}")
@@ -112,7 +117,7 @@ class _Worker(Generic[K, Q]):
         self.answer: Fenced | Committed | None = None
         self.ends_hanging = False
         """Of the fence that is asked for next."""
-        self._key: Final = key
+        self.key: Final = key
         self._named: Final = named
         self._make: Final = make
         self._loop_call: Final = loop_call
@@ -158,7 +163,7 @@ class _Worker(Generic[K, Q]):
     def _fence(self) -> str | None:
         self._discard()
         try:
-            self._producer = self._make(self._key)
+            self._producer = self._make(self.key)
             self._producer.fence(ends_hanging=self.ends_hanging)
         except StorageError as error:
             self._discard()

@@ -30,6 +30,9 @@ from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, Mark, Numbers, Rea
 TABLE_BYTES_MAX: Final = 64 << 20
 """Of one table: twice the producers that a partition may have (`limits.producers`), with the longest ids."""
 
+USER_SEPARATOR: Final = "\x1f"
+"""Between the user and the name of a producer in its id: see `stored_id`."""
+
 _ENTRY: Final = Struct("<QHH")
 _ROW: Final = Struct("<QqH")
 _FORGOTTEN: Final = 1

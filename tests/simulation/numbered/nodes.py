@@ -85,7 +85,8 @@ class Process(StoppableProcess):
             self.id,
             limit=world.limit,
             remembered=world.remembered,
-            values=lambda bucket: self.table.buckets[bucket % len(self.table.buckets)].values,
+            values=lambda bucket: self.table.buckets[bucket].values,
+            buckets=len(world.kafka.buckets),
         )
         self.numbering = Numbering(limit=100, expiry_ms=1000)
         self.intake = NumberedIntake(cast("Any", self), self.numbering)

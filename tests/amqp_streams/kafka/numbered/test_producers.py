@@ -4,7 +4,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.kafka.numbered.producers import LINGER_MS, Producers
+from amqp_streams.kafka.numbered.producers import FORGETTING_MAX, LINGER_MS, SPARE, Producers
 from amqp_streams.kafka.numbered.producing import (
     Close,
     Commit,
@@ -31,12 +31,15 @@ class Stage:
         self.lost: list[str] = []
         self.fenced: list[str] = []
         self.outcome = Outcome.COMMITTED
+        self.ending: list[ProducerKey] = []
         self.producers = Producers(
             "me",
             limit=limit,
             remembered=remembered,
             values=lambda _bucket: self.records,
             size=lambda _bucket: self.bytes,
+            ending=lambda: self.ending,
+            buckets=1,
             bytes_max=1000,
         )
 
@@ -52,9 +55,7 @@ class Stage:
             case Read(key, attempt):
                 self.producers.read(key, attempt, None, now_ms)
             case Commit(key, attempt, record):
-                self.records.pop(key.state, None)
-                if record is not None:
-                    self.records[key.state] = encoded(record)
+                self._write(key, record)
                 self.producers.ended(key, attempt, self.outcome, "reasons", now_ms)
             case Opened(key, count, failure):
                 self.opened += [(key.producer, failure)] * count
@@ -62,6 +63,12 @@ class Stage:
                 self.lost.append(reason)
             case Close():
                 pass
+
+    def _write(self, key: ProducerKey, record: ProducerRecord | None) -> None:
+        self.records.pop(key.state, None)
+        if record is not None:
+            self.records[key.state] = encoded(record)
+        self.producers.followed(key.state, self.records.get(key.state))
 
     def open(self, producer: str, now_ms: int = NOW) -> None:
         self.producers.open(ProducerKey("i", producer), 0, now_ms)
@@ -72,8 +79,7 @@ class Stage:
         self.producers.attach(ProducerKey("i", producer))
 
     def knows(self, producer: str, **reached: int) -> None:
-        key = ProducerKey("i", producer)
-        self.records[key.state] = encoded(ProducerRecord("other", 0, {0: 1}))
+        self._write(ProducerKey("i", producer), ProducerRecord("other", 0, {0: 1}))
 
     @property
     def here(self) -> list[str]:
@@ -198,12 +204,13 @@ def test_the_end_of_a_log_of_buckets_or_of_the_node_ends_producers() -> None:
     stage = Stage(limit=4)
     for producer in "abc":
         stage.attach(producer)
-    key = ProducerKey("i", "a")
     stage.producers.lose("another", "gone")
-    stage.producers.lose_buckets(frozenset({key.bucket}), "lost")
-    stage.run()
-    assert "a" not in stage.here
+    assert len(stage.here) == 3
     stage.producers.lose("i", "gone")
+    stage.run()
+    assert stage.here == []
+    stage.attach("a")
+    stage.producers.lose_buckets(frozenset({0}), "lost")
     stage.run()
     assert stage.here == []
     stage.attach("d")
@@ -211,3 +218,88 @@ def test_the_end_of_a_log_of_buckets_or_of_the_node_ends_producers() -> None:
     stage.producers.give_up("the node stops")
     stage.run()
     assert (stage.here, stage.lost[-1]) == ([], "the node stops")
+
+
+def test_one_user_may_use_all_places_and_gives_one_to_each_that_has_less() -> None:
+    stage = Stage(limit=4)
+    for number in range(4):
+        stage.open(f"m\x1f{number}", NOW + number)
+        stage.producers.attach(ProducerKey("i", f"m\x1f{number}"))
+    with pytest.raises(PeerError, match="all in use, and you have 4 of them"):
+        stage.open("m\x1f4")
+    stage.attach("n\x1f0")
+    stage.attach("n\x1f1")
+    # Those that were used last stay. Nobody gives way to a user that would have as much.
+    assert stage.here == ["m\x1f2", "m\x1f3", "n\x1f0", "n\x1f1"]
+    assert len(stage.lost) == 2
+    assert "you have 4 of 4, and another user needs one" in stage.lost[0]
+    for user in "mn":
+        with pytest.raises(PeerError, match="all in use, and you have 2 of them"):
+            stage.open(f"{user}\x1f9")
+
+
+def test_producers_that_are_leaving_make_room_for_as_many_and_no_more() -> None:
+    stage = Stage(limit=2)
+    stage.attach("a")
+    stage.attach("b")
+    stage.producers.detach(stage.producers.producers[ProducerKey("i", "b")], NOW)
+    stage.producers.open(ProducerKey("i", "c"), 0, NOW)
+    assert stage.producers.producers[ProducerKey("i", "b")].phase is Phase.LEAVING
+    for _ in range(9):
+        with pytest.raises(PeerError, match="this node has 2 idempotent producers"):
+            stage.producers.open(ProducerKey("i", "d"), 0, NOW)
+    stage.run()
+    assert stage.here == ["a", "c"]
+
+
+def test_a_user_whose_producers_do_not_end_opens_no_more_and_another_user_does() -> None:
+    stage = Stage(limit=2)
+    stage.ending = [ProducerKey("i", f"m\x1f{number}") for number in range(2 + SPARE)]
+    with pytest.raises(PeerError, match=r"you have 18 idempotent producers .* still ending: attach again"):
+        stage.open("m\x1fnew")
+    stage.attach("n\x1fnew")
+    stage.ending.clear()
+    stage.attach("m\x1fnew")
+    assert stage.here == ["n\x1fnew", "m\x1fnew"]
+
+
+def test_new_producers_of_a_user_make_its_own_be_forgotten_and_not_those_of_others() -> None:
+    stage = Stage(remembered=4)
+    stage.knows("n\x1fold")
+    for number in range(30):
+        stage.open(f"m\x1f{number}")
+        stage.knows(f"m\x1f{number}")
+    assert ProducerKey("i", "n\x1fold").state in stage.records
+    assert len(stage.records) == 4
+    # A user that has less gets room of the one that has most, as long as that has more.
+    for number in range(3):
+        stage.open(f"n\x1f{number}")
+        stage.knows(f"n\x1f{number}")
+    left = ("m\x1f28", "m\x1f29", "n\x1f1", "n\x1f2")
+    assert list(stage.records) == [ProducerKey("i", each).state for each in left]
+
+
+def test_one_user_does_not_use_up_all_that_is_forgotten_at_once() -> None:
+    stage = Stage(limit=64, remembered=100)
+    for number in range(100):
+        stage.knows(f"m\x1f{number}")
+    for number in range(FORGETTING_MAX // 2):
+        stage.producers.open(ProducerKey("i", f"m\x1fnew{number}"), 0, NOW)
+    with pytest.raises(PeerError, match="none can be forgotten now: attach again"):
+        stage.producers.open(ProducerKey("i", "m\x1fnew"), 0, NOW)
+    stage.attach("n\x1fnew")
+
+
+def test_the_records_of_one_user_have_at_most_half_of_the_bytes_of_a_bucket() -> None:
+    stage = Stage(limit=9)
+    for user in "mn":
+        stage.attach(f"{user}\x1fa")
+    key = ProducerKey("i", "m\x1fbig")
+    stage.producers.followed(key.state, b"x" * 500)
+    mallory, nina = (stage.producers.producers[ProducerKey("i", f"{user}\x1fa")] for user in "mn")
+    with pytest.raises(PeerError, match="your producers in bucket 0 need more than 500 bytes") as refused:
+        stage.producers.require_room(mallory, 1)
+    assert refused.value.condition == names.RESOURCE_LIMIT_EXCEEDED
+    stage.producers.require_room(nina, 1)
+    stage.producers.followed(key.state, None)
+    stage.producers.require_room(mallory, 1)
