@@ -400,6 +400,7 @@ class Numbers:
         waiting = self._openings.get(key, deque())
         error = None if failure is None else StorageError(failure)
         for _ in range(min(count, len(waiting))):
+            self._producers.answered(key, boot_ms())
             waiting.popleft().end(error)
         if not waiting:
             self._openings.pop(key, None)

@@ -15,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.kafka.numbered.forgetting import Forgetting
 from amqp_streams.kafka.numbered.producing import (
+    OPEN_MS,
     Effect,
     NumberedProducer,
     Outcome,
@@ -30,8 +31,16 @@ One user has at most half of them: its producers get no more partitions beyond t
 """
 LINGER_MS: Final = 2000
 """A producer without a link stays open for this time, for a client that connects again."""
+HELD_MS: Final = 1000
+"""A producer that was opened for an attach keeps its place for this time, until the link is attached."""
+_OPENING: Final = {Phase.FENCING, Phase.READING, Phase.CLAIMING}
 FORGETTING_MAX: Final = 16
 """How many producers are forgotten at once. For those of one user, at most half as many."""
+OPENING_MAX: Final = 4
+"""How many producers of a user are opened at once, with those that are ending. More wait for their turn.
+
+To open one costs a client of Kafka with its threads and connections, also if no client waits for it any more.
+"""
 SPARE: Final = 16
 """How many threads a user may have besides `limit`, of producers that are ending."""
 
@@ -66,6 +75,10 @@ class Producers:
         self._bytes_max: Final = bytes_max
         self._attempts: Final = count()
         self._forgetting: Final[dict[ProducerKey, Forgetting]] = {}
+        self._held: Final[dict[ProducerKey, int]] = {}
+        """Of producers that were opened for attaches, until when they keep their places."""
+        self._queue: Final[dict[ProducerKey, None]] = {}
+        """New producers that have not begun to open."""
         self._buckets: Final = buckets
         self._known: Final[defaultdict[int, Remembered]] = defaultdict(
             lambda: Remembered(count_max=remembered, bytes_max=bytes_max)
@@ -100,11 +113,13 @@ class Producers:
                 made = Forgetting(victim, found, producer, self.effects, self._attempts, now_ms)
                 self._forgetting[victim] = made
                 return
-        elif any(each.then is producer for each in self._forgetting.values()):
-            producer.wait()
+            self._queue[key] = None
+        elif key not in self._queue and all(each.then is not producer for each in self._forgetting.values()):
+            producer.open(now_ms)
+            self._sweep()
             return
-        producer.open(now_ms)
-        self._sweep()
+        producer.wait()
+        self._proceed(now_ms)
 
     def cancel(self, key: ProducerKey, index: int) -> None:
         """The attach that waits at this index has left. See `NumberedProducer.cancel`."""
@@ -112,6 +127,11 @@ class Producers:
         if producer is not None:
             producer.cancel(index)
             self._sweep()
+
+    def answered(self, key: ProducerKey, now_ms: int) -> None:
+        """An attach was answered: its link will be attached in a moment, unless its client has left."""
+        if key in self.producers:
+            self._held[key] = now_ms + HELD_MS
 
     def attach(self, key: ProducerKey) -> NumberedProducer:
         """A link is attached.
@@ -123,6 +143,7 @@ class Producers:
         if producer is None or not producer.opened:
             message = f"producer {key.producer!r} was lost while it was attached: attach again"
             raise StorageError(message)
+        self._held.pop(key, None)
         producer.links += 1
         return producer
 
@@ -184,10 +205,14 @@ class Producers:
         """Called several times a second."""
         for producer in tuple(self.producers.values()):
             producer.tick(now_ms)
-            if producer.idle and now_ms - producer.used_ms >= LINGER_MS:
+            if self._gives_way(producer, now_ms) and now_ms - producer.used_ms >= LINGER_MS:
                 producer.leave()
         for forgetting in self._forgetting.values():
             forgetting.tick(now_ms)
+        for key in self._queue:
+            producer = self.producers[key]
+            if now_ms - producer.used_ms >= OPEN_MS:
+                producer.give_up(f"it is not ready after {OPEN_MS // 1000} s: others of yours are before it")
         self._proceed(now_ms)
 
     # -- from Kafka
@@ -250,12 +275,15 @@ class Producers:
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{text}: attach again in a moment")
         if len(present) < self.limit:
             return
-        idle = [each for each in present if each.idle]
+        idle = [each for each in present if self._gives_way(each, now_ms)]
         if idle:
             min(idle, key=lambda each: each.used_ms).leave()
         else:
             self._give_way(present, user)
         self._proceed(now_ms)
+
+    def _gives_way(self, producer: NumberedProducer, now_ms: int) -> bool:
+        return producer.idle and now_ms >= self._held.get(producer.key, now_ms)
 
     def _give_way(self, present: Iterable[NumberedProducer], user: str) -> None:
         """Give up a producer of the user that has most, if that is more than this user will have."""
@@ -298,12 +326,28 @@ class Producers:
                 continue
             del self._forgetting[key]
             if forgetting.failure is None:
-                forgetting.then.begin(now_ms)
+                # Its client may have left meanwhile.
+                if self.producers.get(forgetting.then.key) is forgetting.then:
+                    self._queue[forgetting.then.key] = None
             else:
-                reason = f"producer {key.producer!r} cannot be forgotten for it: {forgetting.failure}"
-                forgetting.then.give_up(reason)
+                # Without its name: it may be that of another user.
+                forgetting.then.give_up("another producer cannot be forgotten for it now: attach again")
         self._sweep()
+        self._begin_next(now_ms)
+
+    def _begin_next(self, now_ms: int) -> None:
+        if not self._queue:
+            return
+        opening = users_of(each.key for each in self.producers.values() if each.phase in _OPENING)
+        opening.update(users_of(self._ending()))
+        for key in tuple(self._queue):
+            if opening[user_of(key)] < OPENING_MAX:
+                opening[user_of(key)] += 1
+                del self._queue[key]
+                self.producers[key].begin(now_ms)
 
     def _sweep(self) -> None:
         for key in [key for key, each in self.producers.items() if each.phase is Phase.OVER]:
             del self.producers[key]
+            self._held.pop(key, None)
+            self._queue.pop(key, None)

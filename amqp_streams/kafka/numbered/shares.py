@@ -1,7 +1,7 @@
 """How the users of a node share what its idempotent producers have together. Pure.
 
-Law: a user may use what is free. When nothing is free, the user that has most gives way to one that has less,
-and nobody gives way to a user that has more.
+Law: a user may use what is free. When nothing is free, the user that has most gives way to one that has less.
+No user gives way to one that has more.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ def users_of(keys: Iterable[ProducerKey]) -> Counter[str]:
 class Remembered:
     """The records of a bucket by user. `count_max`, `bytes_max`: of the bucket, which shares refer to.
 
-    It is told of each record as it is read, so it costs the same however many there are.
+    `note` is called for each record as it is read, so it costs the same however many there are.
     """
 
     def __init__(self, *, count_max: int, bytes_max: int) -> None:

@@ -22,6 +22,7 @@ from amqp_streams.kafka.numbered.producing import (
 )
 from amqp_streams.kafka.numbered.records import ProducerKey, encoded
 from amqp_streams.kafka.sharing.followed import FollowedStates
+from amqp_streams.storage.formats.producers import USER_SEPARATOR
 from amqp_streams.storage.ports import CommitDone, CommitQueue, Formats, Partition, StoredLog
 from amqp_streams.streams.attach import Producing
 from amqp_streams.streams.numbered_intake import NumberedIntake
@@ -220,6 +221,7 @@ class Process(StoppableProcess):
             try:
                 if failure is not None:
                     raise StorageError(failure)
+                self.producers.answered(key, self.now_ms())
                 producer = self.producers.attach(key)
             except StorageError:
                 self._refuse(link)
@@ -228,7 +230,8 @@ class Process(StoppableProcess):
                 self._views[key] = producer, numbered_log(self.world.log, producer, self)
             view = self._views[key][1]
             home = producer.record.home
-            numbered = self.numbering.attach(view, key.producer, None, home=home, durable=True)
+            user, _, name = key.producer.partition(USER_SEPARATOR)
+            numbered = self.numbering.attach(view, name, None, user=user, home=home, durable=True)
             link.producer, link.grant = producer, Producing(view, None, numbered=numbered)
             self.world.ledger.answered(key, numbered.highest)
             self.world.later(partial(client_attached, link, numbered.highest))

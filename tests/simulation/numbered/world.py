@@ -17,6 +17,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.kafka.numbered.producing import FENCED_MS, OPEN_MS
 from amqp_streams.kafka.numbered.records import ProducerKey, decoded
+from amqp_streams.streams.numbering import stored_id
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.sequences import with_sequence
 from tests.simulation.homes.schedule import Network, Schedule
@@ -228,9 +229,11 @@ class World:
             Machine(name, random.uniform(1e3, 1e9), random.choice((0.991, 1.0, 1.009)))
             for name in ("a", "b", "c")[: random.choice((2, 2, 3))]
         ]
+        # Three of one user, and one of another, to which one of them gives way.
+        users = "mmnm"[: random.choice((1, 2, 4))]
         self.producers = [
-            Producer(self, ProducerKey(INCARNATION, f"p{number}"), random.random() < 0.5)
-            for number in range(random.choice((1, 2, 4)))
+            Producer(self, ProducerKey(INCARNATION, stored_id(user, f"p{number}")), random.random() < 0.5)
+            for number, user in enumerate(users)
         ]
         for producer in self.producers:
             self.ledger.add(producer.key)

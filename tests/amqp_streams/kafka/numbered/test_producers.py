@@ -4,8 +4,16 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.kafka.numbered.producers import FORGETTING_MAX, LINGER_MS, SPARE, Producers
+from amqp_streams.kafka.numbered.producers import (
+    FORGETTING_MAX,
+    HELD_MS,
+    LINGER_MS,
+    OPENING_MAX,
+    SPARE,
+    Producers,
+)
 from amqp_streams.kafka.numbered.producing import (
+    OPEN_MS,
     Close,
     Commit,
     Effect,
@@ -158,7 +166,8 @@ def test_an_attach_is_refused_if_no_other_can_be_forgotten() -> None:
     stage.knows("old")
     stage.outcome = Outcome.UNKNOWN
     stage.open("new")
-    assert stage.opened == [("new", "producer 'old' cannot be forgotten for it: reasons")]
+    # The other one may be that of another user, so its name is not told.
+    assert stage.opened == [("new", "another producer cannot be forgotten for it now: attach again")]
     assert stage.here == []
 
 
@@ -252,6 +261,24 @@ def test_producers_that_are_leaving_make_room_for_as_many_and_no_more() -> None:
     assert stage.here == ["a", "c"]
 
 
+def test_a_producer_that_was_opened_for_an_attach_keeps_its_place_for_a_moment() -> None:
+    """An attacker that attaches all the time must not take it before its own link is attached."""
+    stage = Stage(limit=1)
+    stage.open("a")
+    stage.producers.answered(ProducerKey("i", "a"), NOW)
+    for now_ms in (NOW, NOW + HELD_MS - 1):
+        with pytest.raises(PeerError, match="all in use"):
+            stage.open("b", now_ms)
+    stage.producers.attach(ProducerKey("i", "a"))
+    stage.producers.detach(stage.producers.producers[ProducerKey("i", "a")], NOW)
+    stage.open("b")
+    assert stage.here == ["b"]
+    # Its client has left.
+    stage.producers.answered(ProducerKey("i", "b"), NOW)
+    stage.open("c", NOW + HELD_MS)
+    assert stage.here == ["c"]
+
+
 def test_a_user_whose_producers_do_not_end_opens_no_more_and_another_user_does() -> None:
     stage = Stage(limit=2)
     stage.ending = [ProducerKey("i", f"m\x1f{number}") for number in range(2 + SPARE)]
@@ -303,3 +330,63 @@ def test_the_records_of_one_user_have_at_most_half_of_the_bytes_of_a_bucket() ->
     stage.producers.require_room(nina, 1)
     stage.producers.followed(key.state, None)
     stage.producers.require_room(mallory, 1)
+
+
+def opening(stage: Stage) -> list[str]:
+    """Whose transactional producers Kafka is asked for."""
+    return [each.key.producer for each in stage.producers.effects if isinstance(each, Fence)]
+
+
+def test_a_user_opens_a_few_producers_at_once_and_another_one_does_not_wait_for_them() -> None:
+    stage = Stage(limit=64)
+    for number in range(20):
+        stage.producers.open(ProducerKey("i", f"m\x1f{number}"), 0, NOW)
+    stage.producers.open(ProducerKey("i", "n\x1f0"), 0, NOW)
+    assert opening(stage) == [*(f"m\x1f{number}" for number in range(OPENING_MAX)), "n\x1f0"]
+    # A second attach of one that waits changes nothing.
+    stage.producers.open(ProducerKey("i", "m\x1f19"), 0, NOW)
+    assert len(opening(stage)) == OPENING_MAX + 1
+    stage.run()
+    assert len(stage.opened) == 22
+    assert {failure for _, failure in stage.opened} == {None}
+
+
+def test_attaches_whose_clients_have_left_before_their_turn_cost_nothing() -> None:
+    stage = Stage(limit=64)
+    keys = [ProducerKey("i", f"m\x1f{number}") for number in range(20)]
+    for key in keys:
+        stage.producers.open(key, 0, NOW)
+    for key in keys:
+        stage.producers.cancel(key, 0)
+    # The threads of those that had begun have not ended.
+    stage.ending = keys[:OPENING_MAX]
+    stage.producers.open(ProducerKey("i", "m\x1fnew"), 0, NOW)
+    stage.run()
+    assert (stage.fenced, stage.here) == ([f"m\x1f{number}" for number in range(OPENING_MAX)], ["m\x1fnew"])
+    stage.ending.pop()
+    stage.producers.tick(NOW)
+    stage.run()
+    assert stage.opened == [("m\x1fnew", None)]
+
+
+def test_a_producer_whose_turn_does_not_come_is_refused() -> None:
+    stage = Stage()
+    stage.ending = [ProducerKey("i", f"m\x1f{number}") for number in range(OPENING_MAX)]
+    stage.producers.open(ProducerKey("i", "m\x1fnew"), 0, NOW)
+    stage.producers.tick(NOW + OPEN_MS - 1)
+    stage.run()
+    assert stage.opened == []
+    stage.producers.tick(NOW + OPEN_MS)
+    stage.run()
+    assert stage.opened == [("m\x1fnew", "it is not ready after 30 s: others of yours are before it")]
+    assert stage.here == []
+
+
+def test_a_client_that_leaves_while_another_producer_is_forgotten_for_it_opens_nothing() -> None:
+    stage = Stage(remembered=1)
+    stage.knows("old")
+    key = ProducerKey("i", "new")
+    stage.producers.open(key, 0, NOW)
+    stage.producers.cancel(key, 0)
+    stage.run()
+    assert (stage.fenced, stage.here) == (["old"], [])
