@@ -22,8 +22,12 @@ AGAIN_MS: Final = 200
 """The pause before a home is asked again that did not decide yet."""
 OPEN_MAX: Final = 256
 """The most questions of this node."""
+OPEN_USER_MAX: Final = OPEN_MAX // 2
+"""Those of one user, who must not keep the requests of others away."""
 OPEN_A_HOME_MAX: Final = 32
 """The most questions that are sent to one address."""
+OPEN_A_HOME_USER_MAX: Final = OPEN_A_HOME_MAX // 2
+"""Those of one user."""
 _TOO_LARGE: Final = (
     "the names of the user, the container and the link are too long for a request to the node that decides"
     f" about this: together they may have about {ASKED_BYTES_MAX // 2} bytes"
@@ -88,8 +92,10 @@ class Asking:
         self._numbers += 1
         self._now_ms = now_ms
         question = Question(replace(asked, number=self._numbers), until_ms)
-        if len(self._open) >= OPEN_MAX:
-            self._end(question, management.UNAVAILABLE, _too_many(OPEN_MAX), "refused")
+        own = sum(each.asked.user == asked.user for each in self._open.values())
+        if len(self._open) >= OPEN_MAX or own >= OPEN_USER_MAX:
+            words = _too_many(OPEN_MAX, OPEN_USER_MAX)
+            self._end(question, management.UNAVAILABLE, words, "refused")
         elif len(asked_body(question.asked)) > ASKED_BYTES_MAX:
             self._end(question, management.BAD_REQUEST, _TOO_LARGE, "refused")
         else:
@@ -164,9 +170,11 @@ class Asking:
             return
         if record is None or record.let_go or record.node == self._node:
             return
-        waiting = sum(each.waits and each.address == record.address for each in self._open.values())
-        if waiting >= OPEN_A_HOME_MAX:
-            words = f"{_too_many(OPEN_A_HOME_MAX)} (at {record.address})"
+        users = [
+            each.asked.user for each in self._open.values() if each.waits and each.address == record.address
+        ]
+        if len(users) >= OPEN_A_HOME_MAX or users.count(question.asked.user) >= OPEN_A_HOME_USER_MAX:
+            words = f"{_too_many(OPEN_A_HOME_MAX, OPEN_A_HOME_USER_MAX)} (at {record.address})"
             self._end(question, management.UNAVAILABLE, words, "refused")
             return
         question.address, question.waits = record.address, True
@@ -197,8 +205,11 @@ class Asking:
         question.over.ended(None, 0)
 
 
-def _too_many(most: int) -> str:
-    return f"more than {most} requests wait for nodes that decide: nothing was changed, send it again later"
+def _too_many(most: int, of_user: int) -> str:
+    return (
+        f"more than {most} requests, or {of_user} of yours, wait for nodes that decide: nothing was changed,"
+        " send it again later"
+    )
 
 
 def _in_doubt(address: str) -> str:

@@ -7,7 +7,9 @@ import pytest
 from amqp_streams.homes.changing.asking import (
     AGAIN_MS,
     OPEN_A_HOME_MAX,
+    OPEN_A_HOME_USER_MAX,
     OPEN_MAX,
+    OPEN_USER_MAX,
     WITHIN_MS,
     Asking,
     Question,
@@ -60,6 +62,10 @@ def outcome(question: Question) -> Outcome:
     assert question.over.over
     assert question.result is not None
     return question.result
+
+
+def of_user(number: int) -> Asked:
+    return replace(CHANGE, user=f"user {number}")
 
 
 def test_a_question_is_sent_once_and_ends_with_the_answer_of_its_home() -> None:
@@ -206,7 +212,7 @@ def test_a_question_that_nobody_waits_for_is_forgotten() -> None:
 
 def test_one_home_that_is_silent_takes_no_more_than_its_share() -> None:
     other = Elsewhere()
-    questions = [other.begin() for _ in range(OPEN_A_HOME_MAX + 1)]
+    questions = [other.begin(of_user(number)) for number in range(OPEN_A_HOME_MAX + 1)]
     assert outcome(questions[-1]).status == 503
     assert "b:1" in outcome(questions[-1]).description
     other.homes[4] = HomeRecord(1, "third", "c:1")
@@ -217,11 +223,25 @@ def test_all_questions_have_a_limit() -> None:
     other = Elsewhere()
     other.homes = {number: HomeRecord(1, "other", f"b:{number}") for number in range(16)}
     for number in range(OPEN_MAX):
-        other.begin(replace(CHANGE, bucket=number % 16))
+        other.begin(replace(of_user(number), bucket=number % 16))
     result = outcome(other.begin())
     assert result.status == 503
-    assert f"more than {OPEN_MAX} requests wait" in result.description
+    assert f"more than {OPEN_MAX} requests" in result.description
     assert len(other.asking) == OPEN_MAX
+
+
+def test_one_user_takes_half_of_a_home_and_half_of_all_questions() -> None:
+    other = Elsewhere()
+    questions = [other.begin() for _ in range(OPEN_A_HOME_USER_MAX + 1)]
+    assert [each.over.over for each in questions] == [*[False] * OPEN_A_HOME_USER_MAX, True]
+    assert f"or {OPEN_A_HOME_USER_MAX} of yours, wait" in outcome(questions[-1]).description
+    assert not other.begin(replace(CHANGE, user="another")).over.over
+    other.homes = {number: HomeRecord(1, "other", f"b:{number}") for number in range(16)}
+    for number in range(OPEN_USER_MAX):
+        other.begin(replace(CHANGE, bucket=number % 16))
+    assert len(other.asking) == OPEN_USER_MAX + 1
+    assert outcome(other.begin()).status == 503
+    assert not other.begin(replace(CHANGE, user="another", bucket=5)).over.over
 
 
 def test_a_question_that_no_frame_can_have_is_refused_here() -> None:
