@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from attack import disk
+from attack.kafka_room import kafka_room, why_not
 from attack.load import Load, give_way
 from attack.neighbour import Measured
 from attack.report import Attack, Found, Place, Table, is_quiet, judged, table
@@ -50,6 +51,7 @@ ROOMS: Final[dict[Place, Rooms]] = {
     Place.NODE: node_room,
     Place.GATEWAY: gateway_room,
     Place.GATEWAY_TLS: gateway_tls_room,
+    Place.KAFKA: kafka_room,
 }
 
 
@@ -58,17 +60,18 @@ def run(
 ) -> list[Found]:
     """Run the attacks, those of one place in one room.
 
-    The short form mostly waits and judges no time: it uses several rooms of a place at the same time.
+    The short form mostly waits and judges no time: it uses several rooms of a place at the same time, if they
+    need no brokers.
     """
     rows: list[Found] = []
     for place in Place:
         chosen = [each for each in attacks if each.place is place]
         if not chosen:
             continue
-        if is_small:
+        if is_small and place is not Place.KAFKA:
             rows += _short(chosen, folder / place, report)
             continue
-        with ROOMS[place](folder / place, is_small=False) as room:
+        with ROOMS[place](folder / place, is_small=is_small) as room:
             for attack in chosen:
                 rows.append(one(attack, room))
                 report(rows[-1])
@@ -236,6 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     if not chosen:
         parser.error("no attack has this text in its name")
+    if any(each.place is Place.KAFKA for each in chosen) and (why := why_not()):
+        chosen = [each for each in chosen if each.place is not Place.KAFKA]
+        print(f"attacks on nodes on Kafka are skipped: {why}", file=sys.stderr)
     connections.allow_files(FILES)
     folder, began = Path(tempfile.mkdtemp(prefix="attack-")), time.monotonic()
     ended: list[Found] = []

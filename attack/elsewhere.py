@@ -66,6 +66,9 @@ SHOWN_BY: Final = {
     "node GET /console": (
         "tests/amqp_streams/server/test_console.py::test_a_node_serves_a_console_and_starts_it_again"
     ),
+    "node kafka: readers": (
+        "tests/amqp_streams/kafka/reading/test_reads.py::test_many_readers_of_one_partition_get_fair_shares"
+    ),
     "node groups: cursor_flush_ms": (
         f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more"
     ),
@@ -86,6 +89,7 @@ NOT_POSSIBLE: Final = {
     "log node: lying": (
         "the node is part of the product and of the same trust: its data directory has checksums"
     ),
+    "node kafka: replicas": "the operator sets it; it is a number for topics that are created",
     "gateway logs: retention": "the node removes events by itself; no peer is waited for",
     "gateway: shutdown_delay": "the operator sets it; the gateway serves everything during the delay",
 }
@@ -101,6 +105,7 @@ WITHOUT_PEER: Final = {
 """Why a constant needs no attack of its own."""
 
 INSIDE: Final = {
+    "amqp_streams.homes.reporting:SENT_MAX": "cache",
     "amqp_streams.homes.protocol.answers:_PARTITION_MAX": "format",
     "amqp_streams.homes.protocol.answers:_SYMBOL_CHARACTERS_MAX": "format",
     "amqp_streams.homes.protocol.answers:_WITHIN_MS_MAX": "format",

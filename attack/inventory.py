@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from starlette.routing import Route, WebSocketRoute
 
 from amqp_streams import config as node_config
-from amqp_streams import policy
+from amqp_streams import kafka_settings, policy
 from amqp_streams.server.listening import admin
 from amqp_streams.streams import attach
 from amqp_streams.testing_amqp import InMemoryNode
@@ -30,7 +30,8 @@ from knative_gateway.resources.kinds import BUILT_IN, Kind
 
 ROOT: Final = Path(__file__).parent.parent
 PEER_FACING: Final = (
-    "amqp_streams/homes/protocol",
+    "amqp_streams/homes",
+    "amqp_streams/kafka/numbered",
     "amqp_streams/node",
     "amqp_streams/server",
     "knative_gateway/api",
@@ -162,6 +163,7 @@ def _fields() -> Iterator[tuple[str, FieldInfo]]:
         "node groups": node_config.GroupSettings,
         "node producers": node_config.ProducerSettings,
         "node logs": node_config.LogSettings,
+        "node kafka": kafka_settings.KafkaSettings,
         "gateway limits": gateway_config.Limits,
         "gateway subscribers": gateway_config.SubscriberSettings,
         "gateway logs": gateway_config.LogDefaults,

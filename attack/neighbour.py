@@ -20,9 +20,25 @@ from typing import Any, Final, Self
 import aiohttp
 from aiohttp import web
 
-from amqp_streams.client import LATEST, NO_RETRY, Event, SaslOptions, connect
+from amqp_streams.client import (
+    LATEST,
+    NO_RETRY,
+    Client,
+    Consumer,
+    Event,
+    Producer,
+    SaslOptions,
+    connect,
+)
 from attack.disk import DISK, Syncs
 
+NEIGHBOUR_OF_KAFKA: Final = {
+    "numbered": "n-numbered",
+    "opened": "n-opened",
+    "group": "n-group",
+    "claim": "n-claim",
+}
+"""What the neighbour of nodes on Kafka does in addition, and the log of each."""
 ANSWER_S_MAX: Final = 60.0
 START_S_MAX: Final = 60.0
 
@@ -161,7 +177,15 @@ class _Working:
         await runner.cleanup()
 
     async def _begin(self) -> None:
-        works = {"amqp": self._amqp, "http": self._http, DISK: self._disk}
+        works = {
+            "amqp": self._amqp,
+            "numbered": self._numbered,
+            "opened": self._opened,
+            "group": self._group,
+            "claim": self._claim,
+            "http": self._http,
+            DISK: self._disk,
+        }
         for name, work in works.items():
             if name in self._settings:
                 ready = asyncio.Event()
@@ -177,9 +201,7 @@ class _Working:
     async def _amqp(self, trips: _Trips, ready: asyncio.Event) -> None:
         log = self._settings["log"]
         async with (
-            connect(
-                self._settings["amqp"], sasl=SaslOptions(token=self._settings["token"]), retry=NO_RETRY
-            ) as client,
+            self._connected() as client,
             client.consumer(log, start=LATEST) as consumer,
             client.producer(log) as producer,
         ):
@@ -189,6 +211,74 @@ class _Working:
                 await producer.send(Event("x"))
                 await consumer.receive(1, timeout=ANSWER_S_MAX)
 
+            await trips.keep_on(trip, float(self._settings["every_s"]))
+
+    def _connected(self) -> Client:
+        sasl = SaslOptions(token=self._settings["token"])
+        return connect(self._settings["amqp"], sasl=sasl, retry=NO_RETRY)
+
+    async def _numbered(self, trips: _Trips, ready: asyncio.Event) -> None:
+        """Send an event with a number, and wait until it is accepted and has come once."""
+        log = self._settings["numbered"]
+        async with (
+            self._connected() as client,
+            client.consumer(log, start=LATEST) as consumer,
+            client.producer(log, producer_id="beside") as producer,
+        ):
+            await self._events(trips, ready, producer, consumer)
+
+    async def _group(self, trips: _Trips, ready: asyncio.Event) -> None:
+        """The same without a number, in a consumer group."""
+        log = self._settings["group"]
+        async with (
+            self._connected() as client,
+            client.consumer(log, partition=0, group="works", start=LATEST) as consumer,
+            client.producer(log) as producer,
+        ):
+            await self._events(trips, ready, producer, consumer)
+
+    async def _events(
+        self, trips: _Trips, ready: asyncio.Event, producer: Producer, consumer: Consumer
+    ) -> None:
+        ready.set()
+        number = 0
+
+        async def trip() -> None:
+            nonlocal number
+            number += 1
+            await producer.send(Event(number))
+            came = [event.body for event in await consumer.receive(1, timeout=ANSWER_S_MAX)]
+            if came != [number]:
+                message = f"event {number} was sent, {came} came"
+                raise RuntimeError(message)
+
+        await trips.keep_on(trip, float(self._settings["every_s"]))
+
+    async def _opened(self, trips: _Trips, ready: asyncio.Event) -> None:
+        """Open an idempotent producer, send an event and close it."""
+        log = self._settings["opened"]
+        async with self._connected() as client:
+
+            async def trip() -> None:
+                self._number += 1
+                async with client.producer(log, producer_id=f"opened-{self._number % 4}") as producer:
+                    await producer.send(Event("x"))
+
+            await trip()
+            ready.set()
+            await trips.keep_on(trip, float(self._settings["every_s"]))
+
+    async def _claim(self, trips: _Trips, ready: asyncio.Event) -> None:
+        """Claim a partition in a group, and leave it."""
+        log = self._settings["claim"]
+        async with self._connected() as client:
+
+            async def trip() -> None:
+                async with client.consumer(log, partition=0, group="claims"):
+                    pass
+
+            await trip()
+            ready.set()
             await trips.keep_on(trip, float(self._settings["every_s"]))
 
     async def _disk(self, trips: _Trips, ready: asyncio.Event) -> None:

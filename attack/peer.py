@@ -171,7 +171,8 @@ class Peer:
         deadline = time.monotonic() + seconds
         while not holds():
             if self.is_gone or time.monotonic() > deadline:
-                message = f"{words}: {'the connection is closed' if self.is_gone else 'not in time'}"
+                why = f"{refusal(self.connection) or ''} {words_of(self.connection)}".strip()
+                message = f"{words}: {f'the connection is closed {why}' if self.is_gone else 'not in time'}"
                 raise TimeoutError(message)
             self.pump(0.05)
 

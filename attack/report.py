@@ -33,6 +33,7 @@ class Place(StrEnum):
     NODE = "node"
     GATEWAY = "gateway"
     GATEWAY_TLS = "gateway with HTTPS"
+    KAFKA = "nodes on Kafka"
 
 
 class BrokenError(Exception):

@@ -340,10 +340,10 @@ def node_room(
     options = ("--config", str(config), "--admin-listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
     process = _Node(folder, *options, log=("m-log:4", "n-log:1", "q-log:1"))
     process.more = dict(environment or {})
-    pace = _pace(folder, is_small=is_small)
-    with process, _neighbour_of_node(process, secret, beside=beside, pace=pace) as working:
+    paced = pace(folder, is_small=is_small)
+    with process, _neighbour_of_node(process, secret, beside=beside, pace=paced) as working:
         yield Room(folder, is_small, limits, secret, working, process, trusting(folder))
-        _end(process)
+        end(process)
 
 
 @contextmanager
@@ -383,7 +383,7 @@ def gateway_room(
             "http": f"http://{http_address}/broker/n/default",
             "http_token": http_token(secret, NINA),
         }
-        with neighbour(**_pace(folder, is_small=is_small), **(settings if beside else {})) as working:
+        with neighbour(**pace(folder, is_small=is_small), **(settings if beside else {})) as working:
             room = Room(
                 folder,
                 is_small,
@@ -402,18 +402,20 @@ def gateway_room(
             room.trigger("n", "to-nina", "default", working.url, user=NINA)
             working.begin()
             yield room
-        _end(process)
+        end(process)
 
 
-def _pace(folder: Path, *, is_small: bool) -> dict[str, str]:
+def pace(folder: Path | None = None, *, is_small: bool) -> dict[str, str]:
     """How long the neighbour pauses between two round trips: only the long form needs many.
 
-    There it measures the disk as well, in the folder of the data.
+    There it measures the disk as well, in the folder of the data, if there is one.
     """
-    return {"every_s": "0.05"} if is_small else {"every_s": "0.02", DISK: str(folder)}
+    if is_small:
+        return {"every_s": "0.05"}
+    return {"every_s": "0.02", **({} if folder is None else {DISK: str(folder)})}
 
 
-def _end(process: NodeProcess) -> None:
+def end(process: NodeProcess) -> None:
     """It ends well, after all that was done to it."""
     if process.process is not None and process.process.poll() is None:
         status = process.stop()

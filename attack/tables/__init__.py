@@ -7,6 +7,7 @@ from attack.tables import (
     disks,
     doors,
     frames,
+    kafka,
     kept,
     links,
     objects,
@@ -39,4 +40,5 @@ def all_attacks() -> tuple[Attack, ...]:
         *tenants.ATTACKS,
         *subscribers.ATTACKS,
         *brokers.ATTACKS,
+        *kafka.ATTACKS,
     )
