@@ -29,6 +29,9 @@ from bench.products.kafka_node import KafkaNode
 NUMBERED_SMALL: Final = 8
 """Idempotent producers of a node in the short form. The long form has the default."""
 NUMBERED: Final = 64
+EVERY_S_SMALL: Final = "0.2"
+IDLE_MS: Final = 120_000
+"""An attacker that waits for Kafka sends nothing meanwhile."""
 LOGS: Final = ("m-log:4", "n-log:1", *(f"{log}:1" for log in NEIGHBOUR_OF_KAFKA.values()))
 _HOME: Final = re.compile(r'^amqp_streams_home_buckets\{bucket="(\d+)"\} 1', re.MULTILINE)
 
@@ -86,7 +89,7 @@ def kafka_room(folder: Path, *, is_small: bool, cluster: Cluster | None = None) 
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         brokers = cluster or stack.enter_context(_brokers(folder / "brokers"))
-        limits = {**TIMES, **(SMALL if is_small else FULL)}
+        limits = {**TIMES, **(SMALL if is_small else FULL), "idle_timeout_ms": IDLE_MS}
         numbered = NUMBERED_SMALL if is_small else NUMBERED
         secret = secrets.token_hex(32)
         prefix = f"a{uuid.uuid4().hex[:12]}"
@@ -99,7 +102,8 @@ def kafka_room(folder: Path, *, is_small: bool, cluster: Cluster | None = None) 
             nodes.append(node.start())
         settings = {"amqp": nodes[0].url, "token": token(secret, NINA), "log": "n-log", **NEIGHBOUR_OF_KAFKA}
         # Nothing of a node on Kafka waits for the disk of this machine alone.
-        working = stack.enter_context(neighbour(**pace(is_small=is_small), **settings))
+        paced = {"every_s": EVERY_S_SMALL} if is_small else pace(is_small=False)
+        working = stack.enter_context(neighbour(**paced, **settings))
         working.begin()
         first, other = nodes
         tls = trusting(folder / "node-0")

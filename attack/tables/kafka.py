@@ -263,7 +263,7 @@ def _same_bucket(room: KafkaRoom) -> Iterator[str]:
         next(
             each for each in candidates if ProducerKey(mallory_log, stored_id(MALLORY, each)).bucket == bucket
         )
-        for _ in range(3 * room.limits.producers if room.is_small else 200)
+        for _ in range(room.limits.producers + 3 if room.is_small else 200)
     ]
     with room.peer(NINA) as nina:
         link = producer(nina, "kept", log="n-opened")
@@ -326,7 +326,7 @@ def _claims(room: KafkaRoom) -> Iterator[str]:
 
     def claim(number: int) -> None:
         with room.peer(container=f"claimer-{number}") as peer:
-            for _ in range(20):
+            for _ in range(2):
                 links = [peer.receiver(LOG, group=group, partition=number) for group in groups]
                 for link in links:
                     peer.until(partial(_is_answered, link), "no answer to a claim")
