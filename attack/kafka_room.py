@@ -30,6 +30,7 @@ NUMBERED_SMALL: Final = 8
 """Idempotent producers of a node in the short form. The long form has the default."""
 NUMBERED: Final = 64
 EVERY_S_SMALL: Final = "0.2"
+STARTS_MAX: Final = 5
 IDLE_MS: Final = 120_000
 """An attacker that waits for Kafka sends nothing meanwhile."""
 LOGS: Final = ("m-log:4", "n-log:1", *(f"{log}:1" for log in NEIGHBOUR_OF_KAFKA.values()))
@@ -99,7 +100,7 @@ def kafka_room(folder: Path, *, is_small: bool, cluster: Cluster | None = None) 
             options = _options(folder / f"node-{number}", secret, limits, more)
             node = KafkaNode(folder / f"node-{number}", *options, log=LOGS)
             stack.push(node.__exit__)
-            nodes.append(node.start())
+            nodes.append(_started(node))
         settings = {"amqp": nodes[0].url, "token": token(secret, NINA), "log": "n-log", **NEIGHBOUR_OF_KAFKA}
         # Nothing of a node on Kafka waits for the disk of this machine alone.
         paced = {"every_s": EVERY_S_SMALL} if is_small else pace(is_small=False)
@@ -113,6 +114,15 @@ def kafka_room(folder: Path, *, is_small: bool, cluster: Cluster | None = None) 
         )  # fmt: skip
         for node in reversed(nodes):
             end(node)
+
+
+def _started(node: KafkaNode) -> KafkaNode:
+    """Start it, as a service manager does: again, if brokers that have just started do not answer in time."""
+    for _ in range(STARTS_MAX - 1):
+        with suppress(RuntimeError):
+            return node.start()
+        node.kill()
+    return node.start()
 
 
 def _options(folder: Path, secret: str, limits: Mapping[str, int], kafka: str) -> tuple[str, ...]:
