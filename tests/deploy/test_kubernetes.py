@@ -138,6 +138,17 @@ def test_only_nodes_reach_the_listener_of_nodes() -> None:
     assert "Ingress" in policy["policyTypes"]
 
 
+def test_only_prometheus_reaches_the_listener_without_tls() -> None:
+    """It serves AMQP over WebSocket as well, so other pods must not reach it."""
+    policy = found("NetworkPolicy", "amqp-streams-node")["spec"]
+    (rule,) = (each for each in policy["ingress"] if {"port": "admin"} in each["ports"])
+    (source,) = rule["from"]
+    # In one entry: pods of this namespace that have this label. An empty selector would choose everything.
+    assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
+    assert source["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
+    assert {len(each["ports"]) for each in policy["ingress"]} == {1}
+
+
 def test_containers_may_do_little_and_keep_nothing() -> None:
     for pod in pods():
         spec = pod["spec"]
