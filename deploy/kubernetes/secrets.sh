@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes certificates, passwords and the secret of the nodes, and prints the Secrets of a namespace:
-#   secrets.sh FOLDER NAMESPACE DATABASE_URL | kubectl --namespace NAMESPACE create --filename -
+#   secrets.sh FOLDER NAMESPACE DATABASE_URL | kubectl --namespace NAMESPACE apply --server-side --filename -
 # DATABASE_URL: postgresql://USER:PASSWORD@HOST/DATABASE of an existing database of the gateways. FOLDER keeps
 # what was made: run it again with the same folder to renew a certificate or to print the Secrets again. It
 # needs openssl, and the programs of this project on the PATH.

@@ -166,7 +166,7 @@ def test_containers_may_do_little_and_keep_nothing() -> None:
             assert "memory" in each["resources"]["limits"]
         for volume in spec["volumes"]:
             (kind,) = volume.keys() - {"name"}
-            assert kind in {"configMap", "secret", "emptyDir"}
+            assert kind in {"configMap", "secret", "projected", "emptyDir"}
         mounted = {mount["name"] for each in containers(pod) for mount in each["volumeMounts"]}
         assert mounted == {volume["name"] for volume in spec["volumes"]}
 
@@ -179,6 +179,8 @@ def test_what_a_pod_names_exists() -> None:
                 found("ConfigMap", volume["configMap"]["name"])
             if "secret" in volume:
                 assert volume["secret"]["secretName"] in made
+            for source in volume.get("projected", {}).get("sources", ()):
+                assert source["secret"]["name"] in made or source["secret"]["optional"]
         for variable in containers(pod)[-1]["env"]:
             chosen = variable.get("valueFrom", {}).get("secretKeyRef")
             if chosen is not None:
@@ -238,6 +240,30 @@ def test_the_configuration_is_accepted_with_the_secrets(
     line = check("amqp-streams", config[0], text, places, {"AMQP_STREAMS_NODE_ADVERTISE": address()})
     assert line.returncode == 0, line.stderr
     assert address().partition(":")[0].endswith(".svc")
+
+
+def test_files_for_kafka_are_in_a_secret_that_the_script_does_not_make(tmp_path: Path) -> None:
+    """What people add to a Secret of the script could be removed when its certificates are renewed."""
+    pod = found("Deployment", "amqp-streams-node")["spec"]["template"]
+    (volume,) = (each["projected"] for each in pod["spec"]["volumes"] if "projected" in each)
+    assert volume["sources"] == [
+        {"secret": {"name": "amqp-streams-nodes"}},
+        {"secret": {"name": "amqp-streams-kafka", "optional": True}},
+    ]
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    assert "create secret generic amqp-streams-kafka" in page
+    assert not re.search(r"^ *\$?.*kubectl.* replace ", page, re.MULTILINE)
+    # Kubernetes shows each file of a projected volume as a link to one in a hidden folder.
+    (tmp_path / "secrets" / "..data").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    for name in ("secret", "kafka-ca.pem", "kafka-password"):
+        (tmp_path / "secrets" / "..data" / name).write_text(name)
+        (tmp_path / "secrets" / name).symlink_to(f"..data/{name}")
+    (copy,) = pod["spec"]["initContainers"]
+    script = copy["command"][-1].replace("/run/amqp-streams", f"{tmp_path}/run")
+    subprocess.run(["sh", "-c", script.replace("/secrets/", f"{tmp_path}/secrets/")], check=True)
+    copied = {each.name: each.stat().st_mode & 0o777 for each in (tmp_path / "run").iterdir()}
+    assert copied == {"secret": 0o600, "kafka-ca.pem": 0o600, "kafka-password": 0o600}
 
 
 def address() -> str:
