@@ -137,6 +137,7 @@ class Process(StoppableProcess):
         """A client attaches."""
         link = Link(self, client)
         self.links[link] = None
+        self.world.ledger.asks(link)
 
         def begin() -> None:
             if link.over:
@@ -233,7 +234,7 @@ class Process(StoppableProcess):
             user, _, name = key.producer.partition(USER_SEPARATOR)
             numbered = self.numbering.attach(view, name, None, user=user, home=home, durable=True)
             link.producer, link.grant = producer, Producing(view, None, numbered=numbered)
-            self.world.ledger.answered(key, numbered.highest)
+            self.world.ledger.answered(link, numbered.highest)
             self.world.later(partial(client_attached, link, numbered.highest))
 
     def _committed(self, done: CommitDone) -> None:

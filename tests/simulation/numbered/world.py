@@ -57,7 +57,8 @@ class Ledger:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.logs: dict[ProducerKey, dict[int, list[int]]] = {}
-        self.asked: dict[ProducerKey, int] = {}
+        self._asked: dict[ProducerKey, dict[Link, int]] = {}
+        """By attach, the highest number that was accepted before it."""
         self._accepted: dict[ProducerKey, set[int]] = {}
         self._keys: dict[str, ProducerKey] = {}
         self.stored: dict[ProducerKey, set[int]] = {}
@@ -92,7 +93,7 @@ class Ledger:
             self.forgotten.add(key)
         self.logs[key] = {}
         self._accepted[key].clear()
-        self.asked[key] = -1
+        self._asked[key] = dict.fromkeys(self._asked.get(key, ()), -1)
 
     def accepted(self, key: ProducerKey, numbers: Sequence[int]) -> None:
         self.counts["accepted"] += len(numbers)
@@ -105,13 +106,17 @@ class Ledger:
         known = {number for log in self.logs[key].values() for number in log}
         self._accepted[key].update(known.intersection(numbers))
 
-    def highest(self, key: ProducerKey) -> int:
-        return max(self._accepted[key], default=-1)
+    def asks(self, link: Link) -> None:
+        """An attach: the client may leave, and attach elsewhere, before it is answered."""
+        key = link.client.key
+        self._asked.setdefault(key, {})[link] = max(self._accepted[key], default=-1)
 
-    def answered(self, key: ProducerKey, highest: int | None) -> None:
+    def answered(self, link: Link, highest: int | None) -> None:
         self.counts["attached"] += 1
+        key = link.client.key
+        accepted = self._asked[key].pop(link)
         answer = -1 if highest is None else highest
-        check("truth", answer >= self.asked[key], f"{key}: answered {highest}, accepted {self.asked[key]}")
+        check("truth", answer >= accepted, f"{key}: answered {highest}, accepted {accepted}")
 
 
 @dataclass(eq=False)
@@ -137,7 +142,6 @@ class Producer:
             return
         alive = [each.process for each in self.world.machines if each.process and each.process.alive]
         if alive:
-            self.world.ledger.asked[self.key] = self.world.ledger.highest(self.key)
             self.ready, self.link = False, self.world.random.choice(alive).attach(self)
 
     def leave(self) -> None:
