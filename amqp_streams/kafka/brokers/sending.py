@@ -26,6 +26,8 @@ PARTITIONS_A_TURN: Final = 100
 """Of how many partitions records are handed over before the event loop does other work. With a few records
 each, this takes less than a millisecond.
 """
+REFRESH_MS: Final = 5000
+"""How often producers learn the partitions of their topics: about as soon as looks at Kafka show new ones."""
 SENDING: Final[Mapping[str, object]] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -36,6 +38,8 @@ SENDING: Final[Mapping[str, object]] = {
     "linger.ms": 2,
     # The outbox makes batches that fit into a request by their bytes.
     "batch.num.messages": 100_000,
+    # Otherwise librdkafka refuses records for partitions that were added to a topic for up to five minutes.
+    "topic.metadata.refresh.interval.ms": REFRESH_MS,
     "log.connection.close": False,
 }
 """Settings of the producer. The caller adds servers and security, and may change them."""

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
@@ -106,6 +107,29 @@ def test_what_another_node_does_is_seen(hand: Hand, kafka: Cluster, names: Topic
         assert read_all(again) == [b"e"]
     finally:
         other.store.close()
+
+
+def test_partitions_that_other_programs_add_take_and_give_events(
+    hand: Hand, kafka: Cluster, names: TopicNames
+) -> None:
+    """The node has sent to the topic before, so its producer knows how many partitions it had."""
+    first = hand.store.create("log", LogSettings(partitions=2), incarnation="i").partitions[0]
+    hand.write(first, b"a")
+    admin = AdminClient({"bootstrap.servers": kafka.servers, "log_level": 0})
+    topic = names.of_log("log")
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
+    logs = hand.store.logs
+    hand.loop.run_until(lambda: "log" in logs and len(logs["log"].partitions) == 3)
+    added, until = logs["log"].partitions[2], time.monotonic() + 60
+    while True:
+        added.append([b"b"], bytes(1), NOW)
+        done = hand.commit()
+        assert done is not None
+        if not done.failures:
+            break
+        assert time.monotonic() < until, done.failures
+        time.sleep(0.2)
+    assert read_all(added) == [b"b"]
 
 
 def test_a_node_that_creates_a_log_after_another_knows_the_log(
