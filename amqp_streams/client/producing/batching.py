@@ -3,7 +3,8 @@ of them. Pure. See docs/batched-sends.md.
 
 Laws: batches keep the order of the events. A rejected batch fails only the event that the node names: the
 others are sent again alone, and only an event that is rejected alone fails. Events after a rejected batch are
-not sent before its remaining events are.
+not sent before its remaining events are. The events of a batch of which a part may be stored are sent again
+alone: while one of its partitions is away, the events of the others are stored twice, and not each time.
 """
 
 from bisect import bisect_right
@@ -36,6 +37,8 @@ _TURN_MAX: Final = 10_000
 _PER_EVENT: Final = EVENT_BYTES + FORMAT_BYTES
 _DECOMPRESSED_MAX: Final = 64 << 20
 """The most bytes of a batch that a program has compressed itself. Nodes take less."""
+_MODIFIED: Final = "modified"
+"""The condition of a batch of which a part may be stored."""
 _SENT_AGAIN: Final = "another event of the batch is not valid"
 
 
@@ -216,6 +219,8 @@ class Batching:
                 if self.resuming and error.condition == "released":
                     for entry in entries:
                         entry.attempts -= 1  # the node did not look at it
+                if error.condition == _MODIFIED and len(entries) > 1:
+                    self._alone.update(entry.number for entry in entries)
                 found += [(entry, _own(error)) for entry in entries]
         if self._alone:
             self._answered([entry for entry, error in found if not isinstance(error, ReleasedError)])

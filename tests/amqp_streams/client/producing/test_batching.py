@@ -213,6 +213,22 @@ def test_a_batch_that_is_rejected_without_a_name_is_sent_again_event_by_event() 
     assert shape(ours.group(made, 0)) == [[0], "alone"]
 
 
+def test_events_of_a_batch_that_is_stored_in_part_are_sent_again_alone_until_they_are_stored() -> None:
+    """Otherwise all of them would be stored with each attempt while one partition is away."""
+    ours, made = batching(), entries(10, 10, 10)
+    (batch,) = ours.group(made, 0)
+    modified = ReleasedError("modified", "the peer did not store it (modified)")
+    assert ours.refused([(batch, modified)]) == [(entry, modified) for entry in made]
+    again = ours.group(made, 0)
+    assert shape(again) == ["alone"] * 3
+    assert ours.accepted(again[:2]) == made[:2]
+    ours.refused([(again[2], modified)])
+    more = [*made[2:], *entries(10, 10, 10, 10)[3:]]
+    assert shape(ours.group(more, 0)) == ["alone", "alone"]
+    ours.accepted(ours.group(made[2:], 0))
+    assert shape(ours.group(made, 0)) == [[0, 1, 2]]
+
+
 def test_an_event_that_is_rejected_alone_fails() -> None:
     ours, made = batching(), entries(1)
     ours.resuming = True
