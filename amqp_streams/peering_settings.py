@@ -53,6 +53,13 @@ class PeeringSettings(Settings):
             " these authorities is a node."
         ),
     )
+    certificate_name: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
+        default=None,
+        description=(
+            "The name that the certificates of all nodes have. Not set: the certificate of a node names the"
+            " host of its `advertise`."
+        ),
+    )
 
     @property
     def tls(self) -> bool:
@@ -64,6 +71,9 @@ class PeeringSettings(Settings):
         given = [self.certificate is not None, self.key is not None, self.ca is not None]
         if any(given) and not all(given):
             message = "TLS between nodes needs certificate, key and ca together"
+            raise ValueError(message)
+        if self.certificate_name is not None and not self.tls:
+            message = "certificate_name needs certificate, key and ca"
             raise ValueError(message)
         hosts = [self.listen.host] if self.advertise is None else [self.listen.host, self.advertised_host]
         for host in hosts:

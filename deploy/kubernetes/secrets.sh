@@ -34,8 +34,8 @@ folder=$1 namespace=$2 database=$3
 scripts=$(cd "$(dirname "$0")/../compose" && pwd)
 mkdir -p "$folder/nodes" "$folder/clients"
 
-# The address that a node gives to other nodes is in the domain of the headless Service.
-sh "$scripts/certificates.sh" "$folder/nodes" "*.amqp-streams-nodes.$namespace.svc" nodes >&2
+# The name that all nodes expect (certificate_name in nodes.yaml): their addresses change.
+sh "$scripts/certificates.sh" "$folder/nodes" amqp-streams-nodes nodes >&2
 names="amqp-streams,amqp-streams.$namespace,amqp-streams.$namespace.svc"
 sh "$scripts/certificates.sh" "$folder/clients" "$names" >&2
 if [ ! -s "$folder/gateway-password" ]; then

@@ -30,6 +30,11 @@ TLS = {"certificate": "c", "key": "k", "ca": "a"}
             "not an address to connect",
         ),
         ({"listen": "127.0.0.1:1", "advertise": "a b", "secret_file": "s"}, "not a valid address"),
+        (
+            {"listen": "127.0.0.1:1", "secret_file": "s", "certificate_name": "n"},
+            "needs certificate, key and ca",
+        ),
+        ({"listen": "127.0.0.1:1", **TLS, "certificate_name": ""}, "certificate_name"),
         ({"secret_file": "s"}, "listen"),
         ({"listen": "127.0.0.1:1", "secret": "s"}, "secret"),
     ],

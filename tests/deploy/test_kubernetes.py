@@ -29,6 +29,8 @@ MODELS: Final = {
     ("networking.k8s.io/v1", "NetworkPolicy"): "V1NetworkPolicy",
 }
 NAMESPACE: Final = "events"
+READY_S: Final = 5
+"""/readyz of a node asks Kafka for at most so long."""
 DATABASE: Final = "postgresql://gateway:x@database.example/gateway"
 
 
@@ -81,7 +83,7 @@ def containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def test_kubernetes_knows_each_field_and_takes_each_value() -> None:
-    assert len(OBJECTS) == 10
+    assert len(OBJECTS) == 9
     for each in OBJECTS:
         kind = MODELS[each["apiVersion"], each["kind"]]
         assert list(faults(each, kind, each["kind"])) == []
@@ -239,7 +241,20 @@ def test_the_configuration_is_accepted_with_the_secrets(
     assert set(re.findall(r"/run/amqp-streams/([\w.-]+)", text)) == secrets["amqp-streams-nodes"].keys()
     line = check("amqp-streams", config[0], text, places, {"AMQP_STREAMS_NODE_ADVERTISE": address()})
     assert line.returncode == 0, line.stderr
-    assert address().partition(":")[0].endswith(".svc")
+    assert address() == "10.1.2.3:5680"
+    assert address("fd00::7") == "[fd00::7]:5680"
+
+
+def test_a_pod_that_is_not_ready_does_not_keep_a_machine_from_being_drained() -> None:
+    for name in ("amqp-streams-node", "amqp-streams-gateway"):
+        budget = found("PodDisruptionBudget", name)["spec"]
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_probes_wait_as_long_as_the_answer_may_take() -> None:
+    for pod in pods():
+        for probe in ("startupProbe", "readinessProbe"):
+            assert containers(pod)[-1][probe]["timeoutSeconds"] > READY_S
 
 
 def test_files_for_kafka_are_in_a_secret_that_the_script_does_not_make(tmp_path: Path) -> None:
@@ -266,11 +281,11 @@ def test_files_for_kafka_are_in_a_secret_that_the_script_does_not_make(tmp_path:
     assert copied == {"secret": 0o600, "kafka-ca.pem": 0o600, "kafka-password": 0o600}
 
 
-def address() -> str:
+def address(pod_ip: str = "10.1.2.3") -> str:
     """The address that the Deployment makes of the pod's, as the shell makes it."""
     script = containers(found("Deployment", "amqp-streams-node")["spec"]["template"])[-1]["command"][-1]
     asks = script.replace("exec amqp-streams serve", 'echo "$AMQP_STREAMS_NODE_ADVERTISE" #')
-    given = {"POD_IP": "10.1.2.3", "POD_NAMESPACE": NAMESPACE, "PATH": os.environ["PATH"]}
+    given = {"POD_IP": pod_ip, "PATH": os.environ["PATH"]}
     done = subprocess.run(["sh", "-c", asks], env=given, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -279,11 +294,12 @@ def test_the_certificates_name_the_addresses_that_are_used(
     secrets: Mapping[str, Mapping[str, bytes]], tmp_path: Path
 ) -> None:
     nodes, gateway = secrets["amqp-streams-nodes"], secrets["amqp-streams-gateway"]
+    settings = tomllib.loads(found("ConfigMap", "amqp-streams-nodes")["data"]["node.toml"])
     host = re.search(r"@([^:/]+)", gateway["amqp-url"].decode())
     assert host is not None
     found("Service", host[1])
     for authority, certificate, name in (
-        (nodes["nodes-ca.pem"], nodes["node.pem"], address().partition(":")[0]),
+        (nodes["nodes-ca.pem"], nodes["node.pem"], settings["node"]["certificate_name"]),
         (gateway["ca.pem"], nodes["server.pem"], host[1]),
     ):
         (tmp_path / "ca").write_bytes(authority)

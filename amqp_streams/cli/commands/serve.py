@@ -65,6 +65,9 @@ _setting = setting_option(PREFIX)
 @_setting("node", "key", metavar="FILE", help="The private key of that certificate, PEM.")
 @_setting("node", "ca", metavar="FILE", help="Authorities that sign the certificates of nodes, PEM.")
 @_setting(
+    "node", "certificate_name", metavar="NAME", help="The name that the certificates of all nodes have."
+)
+@_setting(
     "listen",
     metavar="HOST:PORT",
     multiple=True,

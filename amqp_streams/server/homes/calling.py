@@ -66,7 +66,10 @@ class Inquiries(Protocol):
 
 
 class Call:
-    """`context`: the TLS context for the next connection; None: without TLS."""
+    """`context`: the TLS context for the next connection; None: without TLS.
+
+    `certificate_name`: what the certificate of the other node must name; None: the host of `address`.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Call:
         inquiries: Inquiries,
         unfinished: Unfinished,
         inquired: Unfinished,
+        certificate_name: str | None = None,
     ) -> None:
         self.address: Final = address
         self.problem: str | None = None
@@ -93,6 +97,7 @@ class Call:
         self._inquiries: Final = inquiries
         self._unfinished: Final = unfinished
         self._inquired: Final = inquired
+        self._certificate_name: Final = certificate_name
         self._loop: Final = asyncio.get_running_loop()
         self.used_at = self._loop.time()
         self._waiting: Final[dict[int, Report]] = {}
@@ -242,7 +247,7 @@ class Call:
                     address.host,
                     address.port,
                     ssl=context,
-                    server_hostname=None if context is None else address.host,
+                    server_hostname=None if context is None else self._certificate_name or address.host,
                 )
         except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
             self._ended(connection, error)

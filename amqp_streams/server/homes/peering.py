@@ -303,6 +303,7 @@ class Peers:
             inquiries=self._inquiries,
             unfinished=self.answers,
             inquired=self._described,
+            certificate_name=self._settings.certificate_name,
         )
 
     def _end_call(self, address: str) -> None:

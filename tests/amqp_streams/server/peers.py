@@ -93,12 +93,13 @@ class Authority:
     def ca(self) -> Path:
         return self.folder / "ca.pem"
 
-    def issue(self, name: str) -> TlsSettings:
-        """Return a certificate for `name` that is valid for localhost and 127.0.0.1."""
+    def issue(self, name: str, names: str = "DNS:localhost,IP:127.0.0.1,IP:::1") -> TlsSettings:
+        """Return a certificate for `name` that is valid for `names`."""
         certificate, key, request = (self.folder / f"{name}.{ending}" for ending in ("pem", "key", "csr"))
         extension = self.folder / f"{name}.ext"
-        names = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
-        extension.write_text(f"{names}\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n")
+        extension.write_text(
+            f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+        )
         openssl("req", "-new", *_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         signer = ("-CA", self.ca, "-CAkey", self.folder / "ca.key", "-CAcreateserial", "-days", "2")
         openssl("x509", "-req", "-in", request, *signer, "-extfile", extension, "-out", certificate)

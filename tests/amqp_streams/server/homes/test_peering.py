@@ -309,6 +309,23 @@ async def test_certificates_of_one_authority_are_enough(start: Start, authority:
     await until(lambda: two.answers)
 
 
+async def test_certificates_can_have_one_name_for_all_nodes(start: Start, authority: Authority) -> None:
+    """So an address need not be in a certificate, and a certificate without the name is refused."""
+    files = authority.issue("peer", names="DNS:nodes.example")
+    tls = {"certificate": files.certificate, "key": files.key, "ca": authority.ca, "secret_file": None}
+    named = {**tls, "certificate_name": "nodes.example"}
+    one, two = await start("one", **named), await start("two", **named)
+    two.peers.send_report(one.peers.address, report("two"))
+    await until(lambda: two.answers)
+    for node in (
+        await start("three", **tls),
+        await start("four", **{**tls, "certificate_name": "other.example"}),
+    ):
+        node.peers.send_report(one.peers.address, report(node.me.process))
+        await until(lambda: node.peers.problems)  # noqa: B023
+        assert "verify failed" in node.peers.problems[0]
+
+
 async def test_a_secret_is_proved_within_tls(start: Start, authority: Authority) -> None:
     files = authority.issue("peer")
     tls = {"certificate": files.certificate, "key": files.key, "ca": authority.ca}
