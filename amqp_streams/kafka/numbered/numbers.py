@@ -368,6 +368,8 @@ class Numbers:
         match effect:
             case Fence(key, attempt):
                 hangs = key in self._unread
+                # Once for each reading that failed: Kafka may be too slow for the end of another transaction.
+                self._unread.discard(key)
                 self._workers.fence(key, partial(self._fenced, key, attempt), ends_hanging=hangs)
             case Read(key, attempt):
                 assert self._follower is not None
@@ -421,9 +423,7 @@ class Numbers:
         self._perform()
 
     def _read(self, key: ProducerKey, attempt: int, failure: StorageError | None) -> None:
-        if failure is None:
-            self._unread.discard(key)
-        else:
+        if failure is not None:
             self._unread.add(key)
         self._producers.read(key, attempt, None if failure is None else str(failure), boot_ms())
         self._perform()

@@ -259,6 +259,8 @@ class HomeShell:
                     case Fence(bucket, attempt):
                         self._fenced.add(bucket)
                         answered, hangs = partial(self._answered, bucket, attempt), bucket in self._unloaded
+                        # Once for each load that failed: Kafka may be too slow for another transaction.
+                        self._unloaded.discard(bucket)
                         self._transactions.fence(bucket, answered, ends_hanging=hangs)
                     case Load(bucket, attempt):
                         self._follower.load(bucket, partial(self._loaded, bucket, attempt))
@@ -288,8 +290,6 @@ class HomeShell:
         self._perform()
 
     def _loaded(self, bucket: int, attempt: int, result: Mapping[str, bytes] | StorageError) -> None:
-        if not isinstance(result, StorageError):
-            self._unloaded.discard(bucket)
         try:
             if isinstance(result, StorageError):
                 self._unloaded.add(bucket)
