@@ -27,6 +27,8 @@ AGAIN_MS: Final = 200
 """The pause before a home is asked again that has described nothing."""
 OPEN_MAX: Final = 64
 """The most searches of this node."""
+OPEN_A_USER_MAX: Final = OPEN_MAX // 2
+"""The most searches of one user: the others are left to other users."""
 OPEN_A_CONNECTION_MAX: Final = 8
 """The most searches of one connection. They are carried out one after the other."""
 OPEN_A_HOME_MAX: Final = 4
@@ -63,6 +65,7 @@ class Search:
     """
 
     connection: Hashable
+    user: str | None
     until_ms: int
     left: dict[int, dict[Subject, None]]
     unnamed: set[int]
@@ -119,20 +122,29 @@ class Inquiring:
         return len(self._searches)
 
     def begin(
-        self, subjects: Iterable[Subject], unnamed: Iterable[int], connection: Hashable, now_ms: int
+        self,
+        subjects: Iterable[Subject],
+        unnamed: Iterable[int],
+        connection: Hashable,
+        *,
+        user: str | None,
+        now_ms: int,
     ) -> Search:
         """Let homes describe these subjects, and name the groups of these buckets."""
         self._now_ms = now_ms
         left: dict[int, dict[Subject, None]] = {}
         for subject in subjects:
             left.setdefault(subject.bucket, {})[subject] = None
-        search = Search(connection, now_ms + WITHIN_MS, left, set(unnamed))
-        of_connection = sum(each.connection == connection for each in self._searches)
-        if len(self._searches) >= OPEN_MAX or of_connection >= OPEN_A_CONNECTION_MAX:
-            most = OPEN_MAX if len(self._searches) >= OPEN_MAX else OPEN_A_CONNECTION_MAX
-            search.give_up(
-                search.buckets(), f"more than {most} requests wait for nodes that know the members"
-            )
+        search = Search(connection, user, now_ms + WITHIN_MS, left, set(unnamed))
+        bounds = (
+            (OPEN_MAX, len(self._searches)),
+            (OPEN_A_USER_MAX, sum(each.user == user for each in self._searches)),
+            (OPEN_A_CONNECTION_MAX, sum(each.connection == connection for each in self._searches)),
+        )
+        reached = next((most for most, count in bounds if count >= most), None)
+        if reached is not None:
+            reason = f"more than {reached} requests wait for nodes that know the members"
+            search.give_up(search.buckets(), reason)
             search.over.ended(None, 0)
             self.outcomes["refused"] += 1
             return search

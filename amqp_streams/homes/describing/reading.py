@@ -265,8 +265,9 @@ class Reading:
         self, subjects: Sequence[Subject], unnamed: Collection[int], request: Request
     ) -> Generator[Wait, None, Search]:
         if not subjects and not unnamed:
-            return Search(None, 0, {}, set())
-        search = self._inquiring.begin(subjects, unnamed, request.connection, self._now_ms())
+            return Search(None, None, 0, {}, set())
+        user, now_ms = request.permissions.identity.user, self._now_ms()
+        search = self._inquiring.begin(subjects, unnamed, request.connection, user=user, now_ms=now_ms)
         try:
             if not search.over.over:
                 yield search.over

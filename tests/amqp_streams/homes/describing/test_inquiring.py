@@ -8,6 +8,7 @@ from amqp_streams.homes.describing.inquiring import (
     AGAIN_MS,
     OPEN_A_CONNECTION_MAX,
     OPEN_A_HOME_MAX,
+    OPEN_A_USER_MAX,
     OPEN_MAX,
     UNREACHED_MS,
     WITHIN_MS,
@@ -50,9 +51,11 @@ class Elsewhere:
     def unreached(self, address: str) -> str | None:
         return self.problems.get(address)
 
-    def begin(self, *buckets: int, unnamed: Iterable[int] = (), connection: int = 1) -> Search:
+    def begin(
+        self, *buckets: int, unnamed: Iterable[int] = (), connection: int = 1, user: str = "alice"
+    ) -> Search:
         subjects = [Subject(bucket, "i", f"g{bucket}") for bucket in buckets]
-        return self.inquiring.begin(subjects, unnamed, connection, self.now_ms)
+        return self.inquiring.begin(subjects, unnamed, connection, user=user, now_ms=self.now_ms)
 
     def answer(self, at: int = -1, *, leave: int = 0) -> None:
         """The home describes all subjects of an inquiry, or leaves some out."""
@@ -116,7 +119,7 @@ def test_what_was_not_described_is_asked_for_again_and_at_the_new_home(other: El
 
 def test_an_answer_without_room_is_continued_at_once(other: Elsewhere) -> None:
     subjects = [Subject(0, "i", f"g{number}") for number in range(5)]
-    search = other.inquiring.begin(subjects, (), 1, other.now_ms)
+    search = other.inquiring.begin(subjects, (), 1, user=None, now_ms=other.now_ms)
     other.answer(leave=2)
     assert other.inquired[1][1].subjects == tuple(subjects[3:])
     other.answer()
@@ -241,16 +244,24 @@ def test_the_searches_of_one_connection_are_carried_out_one_after_the_other(othe
 
 def test_a_node_has_a_largest_number_of_searches(other: Elsewhere) -> None:
     for number in range(OPEN_MAX):
-        other.begin(0, connection=number)
+        other.begin(0, connection=number, user=str(number % 3))
     assert len(other.inquiring) == OPEN_MAX
     refused = other.begin(0, connection=OPEN_MAX)
     assert refused.reasons == {0: "more than 64 requests wait for nodes that know the members"}
     assert other.inquiring.outcomes["refused"] == 1
 
 
+def test_one_user_leaves_half_of_the_searches_to_others(other: Elsewhere) -> None:
+    for number in range(OPEN_A_USER_MAX):
+        other.begin(0, connection=number)
+    refused = other.begin(0, connection=99)
+    assert refused.reasons == {0: "more than 32 requests wait for nodes that know the members"}
+    assert not other.begin(1, connection=100, user="bob").over.over
+
+
 def test_an_inquiry_has_a_largest_number_of_subjects(other: Elsewhere) -> None:
     subjects = [Subject(0, "i", f"g{number}") for number in range(SUBJECTS_MAX + 5)]
-    search = other.inquiring.begin(subjects, (), 1, other.now_ms)
+    search = other.inquiring.begin(subjects, (), 1, user=None, now_ms=other.now_ms)
     other.answer()
     assert [len(inquiry.subjects) for _, inquiry in other.inquired] == [SUBJECTS_MAX, 5]
     other.answer()
