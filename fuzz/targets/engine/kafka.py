@@ -5,12 +5,12 @@ the same chunk, and a record of a Kafka client becomes a message that can be rea
 from collections.abc import Sequence
 from typing import Final
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from amqp_streams.errors import PeerError
 from amqp_streams.kafka.brokers import compiled
 from amqp_streams.kafka.brokers.compiled import Columns, consumed_columns
-from amqp_streams.kafka.brokers.taking import consumed
+from amqp_streams.kafka.brokers.taking import consumed, sorted_out
 from amqp_streams.kafka.records.chunks import Consumed, chunk_of, joined
 from amqp_streams.kafka.records.plain import REMAINDER, PlainRecord, plain_message, plain_record
 from amqp_streams.storage.ports import Chunk
@@ -27,12 +27,19 @@ _FRONTS: Final = (
     b"\x01\x05\x00\x00\x00\x07",
 )
 _NAMES: Final = ("a", "", REMAINDER, "ü")
+_CODES: Final = (KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._TRANSPORT)
+_PARTITIONS: Final = 3
 
 
 def run(data: bytes) -> str:
-    """The first byte chooses: a topic of our own, or one of other programs."""
+    """The first byte chooses: a topic of our own, or one of other programs. The rest of an input about the
+    latter is what one call of the client brings.
+    """
     draw = Draw(data)
-    return _plain(draw) if draw.chance(3) else _own(draw)
+    if not draw.chance(3):
+        return _own(draw)
+    alone = _plain(draw)
+    return f"{alone}, {_together(draw)}"
 
 
 def _own(draw: Draw) -> str:
@@ -70,11 +77,15 @@ def _contents(chunk: Chunk) -> tuple[list[int], list[int], list[bytes], bytes, l
     return numbers, list(chunk.timestamps), list(chunk.messages), chunk.header_sizes, formats
 
 
-def _plain(draw: Draw) -> str:
+def _record(draw: Draw) -> PlainRecord:
     key = None if draw.chance(2) else draw.raw(10)
     value = None if draw.chance(4) else draw.raw(300)
     headers = [(draw.pick(_NAMES), None if draw.chance(6) else draw.raw(40)) for _ in range(draw.below(4))]
-    message, header_size = plain_message(PlainRecord(key, value, headers))
+    return PlainRecord(key, value, headers)
+
+
+def _plain(draw: Draw) -> str:
+    message, header_size = plain_message(_record(draw))
     found = sections(message)
     if header_size and (found[0].end != header_size):
         message_text = f"a header of {header_size} bytes, {found[0]} was read"
@@ -88,6 +99,43 @@ def _plain(draw: Draw) -> str:
         message_text = f"{message!r} came back as {again!r}"
         raise WrongError(message_text)
     return f"{len(found)} sections"
+
+
+def _together(draw: Draw) -> str:
+    """Records of several partitions, errors and ends, mixed: as columns they are what each is alone."""
+    sent: list[list[tuple[int, bytes]]] = [[] for _ in range(_PARTITIONS)]
+    messages, others, offset = [], 0, draw.number(2)
+    for _ in range(draw.below(_RECORDS_MAX)):
+        partition, record = draw.below(_PARTITIONS), _record(draw)
+        error = KafkaError(draw.pick(_CODES)) if draw.chance(8) else None
+        offset += 1 + (draw.below(5) if draw.chance(8) else 0)
+        message = Message(
+            topic="t",
+            partition=partition,
+            offset=offset,
+            key=record.key,
+            value=record.value,
+            headers=list(record.headers) or None,
+            timestamp=(1, draw.number(3)),
+            error=error,
+        )
+        messages.append(message)
+        if error is None:
+            sent[partition].append((offset, plain_message(record)[0]))
+        else:
+            others += 1
+    runs, besides = sorted_out(messages)
+    came: list[list[tuple[int, bytes]]] = [[] for _ in range(_PARTITIONS)]
+    for place, run_ in runs.items():
+        cut = draw.below(len(run_) + 1)
+        parts = [consumed(part, plain=True) for part in (run_[:cut], run_[cut:]) if part]
+        chunk = chunk_of(joined(parts))
+        numbers = [chunk.number(index) for index in range(len(chunk))]
+        came[place.partition] = list(zip(numbers, chunk.messages, strict=True))
+    if came != sent or len(besides) != others:
+        message_text = f"{len(besides)} of {others} others, {came} instead of {sent}"
+        raise WrongError(message_text)
+    return f"{len(runs)} partitions, {bool(others)}"
 
 
 TARGET: Final = Target(name="kafka", run=run, seconds_max=0.05, guided=False)
