@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,25 +15,11 @@ from tests.amqp_streams.server.homes.joined import (
     Start,
     asked,
     bodies,
-    connecting,
     report,
-    starting,
     until,
 )
 
 BOTH_LOOPS = True
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with starting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    async with connecting() as made:
-        yield made
 
 
 async def test_a_change_reaches_the_home_once_and_its_outcome_comes_back(start: Start) -> None:

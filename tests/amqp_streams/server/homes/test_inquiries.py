@@ -1,8 +1,6 @@
 """Inquiries between nodes, over real sockets on loopback: they never delay a report or an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,27 +21,13 @@ from tests.amqp_streams.server.homes.joined import (
     Start,
     asked,
     bodies,
-    connecting,
     inquiry,
     owning,
     report,
-    starting,
     until,
 )
 
 BOTH_LOOPS = True
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with starting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    async with connecting() as made:
-        yield made
 
 
 async def test_an_inquiry_reaches_the_home_and_its_description_comes_back(start: Start) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -29,26 +27,12 @@ from tests.amqp_streams.server.homes.joined import (
     Start,
     Stranger,
     bodies,
-    connecting,
     identity,
     report,
-    starting,
     until,
 )
 
 BOTH_LOOPS = True
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with starting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    async with connecting() as made:
-        yield made
 
 
 async def proved(home: Node, connect: Connect, process: str = "p") -> tuple[Stranger, PeerConnection]:

@@ -1,7 +1,6 @@
 """Reports and answers between nodes, over real sockets on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -20,28 +19,14 @@ from tests.amqp_streams.server.homes.joined import (
     Start,
     answer,
     bodies,
-    connecting,
     report,
     secret_file,
-    starting,
     until,
 )
 from tests.amqp_streams.server.peers import Authority
 
 BOTH_LOOPS = True
 OTHER = SECRET[::-1]
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    async with starting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    async with connecting() as made:
-        yield made
 
 
 async def test_a_node_that_is_its_own_home_uses_no_socket(start: Start) -> None:
