@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from amqp_streams.cli.terminal.console import say
-from amqp_streams.client import Client, CursorPosition, GroupConsumer, ReceivedEvent, TimedOutError
+from amqp_streams.cli.terminal.wording import is_missing
+from amqp_streams.client import (
+    Client,
+    CursorPosition,
+    EndpointError,
+    GroupConsumer,
+    ManagementError,
+    ReceivedEvent,
+    TimedOutError,
+)
 
 _ASK_S: Final = 0.25
 """How long no event may arrive before the node is asked for the group's position."""
@@ -23,11 +32,16 @@ class Member:
         self._log: Final = log
         self._group: Final = group
         self._ends: Final = ends
+        self._said: EndpointError | None = None
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
         """The next events of the member's partitions; none after `timeout` seconds."""
-        assert self.consumer is not None, "the member has joined"
-        return await self.consumer.receive(max_events, timeout)
+        events = await self._joined.receive(max_events, timeout)
+        refusal = None if self._joined.partitions else self._joined.refusal
+        if refusal is not None and refusal is not self._said:
+            self._said = refusal
+            say(f"no partition yet: {refusal.description or refusal}")
+        return events
 
     async def receive_retained(
         self,
@@ -38,22 +52,35 @@ class Member:
 
         Raises:
             TimedOutError: neither; call again.
+            LinkRefusedError: the node cannot let the member join.
         """
-        events = await self.receive(max_events, min(_ASK_S, timeout or _ASK_S))
+        events = await self._joined.receive(max_events, min(_ASK_S, timeout or _ASK_S))
         if events:
             return events
         # Asked only when no event arrives: each question costs the node a request.
-        if through(
-            (await self._client.management.describe_group(self._log, self._group)).positions, self._ends
-        ):
+        try:
+            found = await self._client.management.describe_group(self._log, self._group)
+        except ManagementError as error:
+            # Until a member has a partition, the node may not know the group.
+            if not is_missing(error) or self._joined.partitions:
+                raise
+            found = None
+        if found is not None and through(found.positions, self._ends):
             return []
+        refusal = None if self._joined.partitions else self._joined.refusal
+        if refusal is not None and (found is None or not found.members_known):
+            raise refusal
         message = f"the group {self._group} has not read all events"
         raise TimedOutError(message)
 
     def settle(self, events: Iterable[ReceivedEvent]) -> None:
         """Settle these events, if their partitions still belong to the member."""
+        self._joined.settle(events)
+
+    @property
+    def _joined(self) -> GroupConsumer:
         assert self.consumer is not None, "the member has joined"
-        self.consumer.settle(events)
+        return self.consumer
 
     def assigned(self, partition: str) -> None:
         """Report that a partition was assigned."""

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from amqp_streams.client.blocking.wrapper import Wrapper, waits
 from amqp_streams.client.consuming import group
+from amqp_streams.client.errors import EndpointError
 from amqp_streams.client.options import ACCEPTED, Outcome
 from amqp_streams.client.received import ReceivedEvent
 
@@ -31,6 +32,11 @@ class GroupConsumer(Wrapper[group.GroupConsumer]):
     def partitions(self) -> tuple[str, ...]:
         """The partitions that this member owns now."""
         return self._inner.partitions
+
+    @property
+    def refusal(self) -> EndpointError | None:
+        """Why the node refused the last attach after it had waited; None after one that was not refused."""
+        return self._inner.refusal
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
         """Iterate over the events without an end.

@@ -23,7 +23,7 @@ from amqp_streams.client.connection.endpoint import Signal, refused_for_a_limit
 from amqp_streams.client.connection.links import Delivery, ReceiverLink
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
-from amqp_streams.client.consuming.candidates import Candidates, Ending
+from amqp_streams.client.consuming.candidates import AT_ONCE_S, Candidates, Ending
 from amqp_streams.client.consuming.cursor import NEW_EVENTS, Cursor
 from amqp_streams.client.consuming.pace import Pace
 from amqp_streams.client.errors import (
@@ -107,6 +107,10 @@ class GroupConsumer:
         self._started = False
         self._lost = False
         self._yielded_s = 0.0
+        self.refusal: EndpointError | None = None
+        """Why the node refused the last attach after it had waited, for example because it does not reach the
+        home of the group. The member attaches again. None after an attach that was not refused.
+        """
 
     def __repr__(self) -> str:
         return (
@@ -373,6 +377,9 @@ class GroupConsumer:
             since_s, error = now_s(), await asyncio.shield(attachment.ended)
         except AmqpStreamsError as refusal:
             error = refusal
+            # A refusal at once says that the member has to ask again later, because no partition is free.
+            if isinstance(refusal, LinkRefusedError) and now_s() - since_s >= AT_ONCE_S:
+                self.refusal = refusal
         if share is not None:
             self._revoked(share)
         self._lost = self._lost or isinstance(error, ConnectionLostError)
@@ -410,6 +417,7 @@ class GroupConsumer:
         if unknown is not None:
             attachment.close()
             raise LinkRefusedError(names.NOT_IMPLEMENTED, f"the node does not support {unknown}")
+        self.refusal = None
         share = Share(attachment, str(partition))
         self._shares[link] = share
         self._order.append(share)

@@ -14,6 +14,7 @@ from amqp_streams.cli.connection import Endpoint
 from amqp_streams.client import (
     EARLIEST,
     CursorInfo,
+    EndpointError,
     Event,
     GroupInfo,
     GroupList,
@@ -70,6 +71,10 @@ class FakeNode:
     """The requests that changed cursors and groups, in order."""
     describe: Callable[[], GroupInfo] | None = None
     """The states of a group that successive requests find."""
+    refusal: EndpointError | None = None
+    """Why members of groups get no partition."""
+    joining: bool = False
+    """Whether other members have all partitions."""
     slow: int = 0
     """How many requests for the retained range time out."""
 
@@ -208,6 +213,10 @@ class FakeConsumer(_Entered):
             if from_earliest
         ]
         self._assigned = options.get("on_assigned")
+        self.refusal = node.refusal
+        self.partitions = () if node.refusal or node.joining else ("0",)
+        if not self.partitions:
+            self._coming = []
         if options.get("filters"):
             assert node.passes is not None
             self._coming = [event for event in self._coming if node.passes(binary(event.body))]
@@ -216,7 +225,7 @@ class FakeConsumer(_Entered):
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109
         """See `Consumer`, and `GroupConsumer`."""
         await asyncio.sleep(0)
-        if self._assigned:
+        if self._assigned and self.partitions:
             self._assigned("0")
             self._assigned = None
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]

@@ -1,9 +1,11 @@
 """A group has finished when all of its members together have read the events that existed at the start."""
 
+from collections.abc import Callable
+
 import pytest
 
 from amqp_streams.cli.membership import through
-from amqp_streams.client import CursorPosition, Event, GroupInfo
+from amqp_streams.client import CursorPosition, Event, GroupInfo, LinkRefusedError, ManagementError
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import FakeNode
 
@@ -71,3 +73,59 @@ def test_a_follower_learns_which_partitions_come(grouped: FakeNode, run: Run) ->
     assert (answer.exit_code, answer.stdout) == (0, "a0\na1\n")
     assert answer.stderr == "partition 0 was assigned to this member\nno event arrived for 0.001 s\n"
     assert grouped.asked == []
+
+
+AWAY = LinkRefusedError(
+    "amqp:link:detach-forced", "the node that decides about this group or cursor cannot be reached (refused)"
+)
+
+
+READ = (CursorPosition("0", next_number=2, lag=0),)
+
+
+def unknown_group() -> GroupInfo:
+    raise ManagementError(404, "log 'temps' has no consumer group 'billing'")
+
+
+def not_reached() -> GroupInfo:
+    return GroupInfo("temps", "billing", members_known=False, members_reason="not reached")
+
+
+@pytest.mark.parametrize("describe", [unknown_group, not_reached])
+def test_a_member_that_is_refused_says_why(
+    grouped: FakeNode, run: Run, describe: Callable[[], GroupInfo]
+) -> None:
+    """Not that the group does not exist: without a member it does not exist yet."""
+    grouped.refusal, grouped.describe = AWAY, describe
+    answer = run("receive", "temps", "--group", "billing", "--format", "body")
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert "the node that decides about this group or cursor cannot be reached (refused)" in answer.stderr
+    assert "no consumer group" not in answer.stderr
+
+
+def test_a_member_that_others_leave_no_partition_waits_for_the_end(grouped: FakeNode, run: Run) -> None:
+    """The node refuses it, and knows its members: the group goes on without it."""
+    grouped.refusal = LinkRefusedError("amqp:link:detach-forced", "no partition is left")
+    answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "5")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "")
+    assert len(grouped.asked) == 2
+
+
+def test_a_group_that_the_node_does_not_know_yet_is_asked_for_again(grouped: FakeNode, run: Run) -> None:
+    found = iter([unknown_group, lambda: GroupInfo("temps", "billing", positions=READ)])
+
+    def describe() -> GroupInfo:
+        return next(found)()
+
+    grouped.describe, grouped.joining = describe, True
+    answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "5")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    assert len(grouped.asked) == 2
+
+
+def test_a_follower_that_is_refused_says_so_once_and_waits(grouped: FakeNode, run: Run) -> None:
+    grouped.refusal = AWAY
+    answer = run("receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.1")
+    assert answer.exit_code == 0
+    assert answer.stderr.count("no partition yet: the node that decides about this group") == 1
+    assert answer.stderr.endswith("no event arrived for 0.1 s\n")

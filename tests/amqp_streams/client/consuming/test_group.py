@@ -78,6 +78,24 @@ async def test_no_more_is_fetched_ahead_than_is_known_to_be_done_soon(node: Memo
         assert consumer.partitions == ("0",)
 
 
+async def test_a_member_knows_why_an_attach_was_refused_until_one_is_not(
+    node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("amqp_streams.client.consuming.group.AT_ONCE_S", 0.0)
+    group = Coordinator(node, 1)
+    async with connect(URL, retry=AT_ONCE) as client, client.group_consumer(LOG, "g") as consumer:
+        assert consumer.refusal is None
+        node.peer.refuse(group.waiting.pop(), FORCED)
+        await group.move()
+        assert consumer.refusal is not None
+        assert consumer.refusal.description == "rebalance"
+        while not group.waiting:
+            await group.move()
+        await group.assign(0)
+        assert consumer.refusal is None
+        assert consumer.partitions == ("0",)
+
+
 async def test_credit_bounds_what_is_unsettled(node: MemoryNode) -> None:
     group = Coordinator(node, 1)
     async with connect(URL) as client, client.group_consumer(LOG, "g", settle="manual", credit=5) as consumer:
