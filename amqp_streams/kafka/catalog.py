@@ -9,7 +9,7 @@ from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.foreign import ForeignTopic
 from amqp_streams.kafka.partition import KafkaPartition, Lost
-from amqp_streams.kafka.settings import copy_refusal, log_settings, refusal
+from amqp_streams.kafka.settings import log_settings, refusal, times_refusal
 from amqp_streams.kafka.topics import TopicNames, topic_changes
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.storage.questions import Others
@@ -207,8 +207,9 @@ class Catalog:
         return ForeignTopic(found.name, found.settings.compacted, found.settings.largest_message)
 
     def _refusal(self, found: FoundTopic) -> str | None:
-        copied = None if found.name in self._names.plain else copy_refusal(found.name, found.settings)
-        return copied if copied is not None or self._weak else refusal(found.name, found.settings)
+        times = None if found.name in self._names.plain else times_refusal(found.name, found.settings)
+        weak = None if self._weak else refusal(found.name, found.settings)
+        return ". ".join(filter(None, [times, weak])) or None
 
 
 Known: TypeAlias = Mapping[KafkaPartition, tuple[Lost | None, int]]

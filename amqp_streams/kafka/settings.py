@@ -162,11 +162,17 @@ def after_copy(configuration: Mapping[str, str]) -> dict[str, str]:
     return {key: configuration[key] for key in (_TIMES, _RETENTION_MS, _RETENTION_BYTES)}
 
 
-def copy_refusal(topic: str, settings: TopicSettings) -> str | None:
-    """The text for a producer of a log that is being copied; None if it is not. `topic`: one of our own."""
+def times_refusal(topic: str, settings: TopicSettings) -> str | None:
+    """The text for a producer if the times of records are those of producers; None if they are not.
+
+    `topic`: one of our own. It has such times while a log is copied to it, or if another program made it.
+    """
     if settings.append_times:
         return None
-    return f"topic {topic!r} takes no events before 'amqp-streams log copy' has copied its log"
+    return (
+        f"{_TIMES} of topic {topic!r} is CreateTime: set it to LogAppendTime, unless 'amqp-streams log copy'"
+        " is copying its log, which sets it at the end"
+    )
 
 
 def log_settings(settings: TopicSettings) -> LogSettings:

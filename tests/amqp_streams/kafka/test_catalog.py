@@ -75,10 +75,19 @@ def test_a_log_that_is_being_copied_takes_no_events_until_the_copy_has_ended(wea
     node.look(replace(FOUND, settings=replace(SETTINGS, append_times=False)), PLAIN)
     refusal = node.catalog.logs["temps"].refusal
     assert refusal is not None
-    assert "takes no events before 'amqp-streams log copy' has copied its log" in refusal
+    assert "set it to LogAppendTime, unless 'amqp-streams log copy' is copying its log" in refusal
     assert node.catalog.logs["orders"].refusal is None, "topics of other programs may have any times"
     node.look(FOUND, PLAIN)
     assert node.catalog.logs["temps"].refusal is None
+
+
+def test_a_topic_that_kafkas_tools_made_is_refused_with_all_reasons(node: Node) -> None:
+    made = replace(SETTINGS, append_times=False, replicas=1, in_sync_min=1)
+    node.look(replace(FOUND, settings=made))
+    refusal = node.catalog.logs["temps"].refusal
+    assert refusal is not None
+    for reason in ("message.timestamp.type", "it has 1 replicas", "min.insync.replicas is 1"):
+        assert reason in refusal
 
 
 def test_ends_that_moved_are_reported(node: Node) -> None:

@@ -14,9 +14,9 @@ from amqp_streams.kafka.settings import (
     TopicSettings,
     after_copy,
     configuration_of,
-    copy_refusal,
     log_settings,
     refusal,
+    times_refusal,
     topic_settings,
     weaknesses,
     while_copied,
@@ -101,10 +101,10 @@ def test_a_topic_has_the_times_of_its_producer_and_no_retention_while_a_log_is_c
     usual = configuration_of(LogSettings(retention_ms=1000, retention_bytes=1 << 20), message_bytes=1 << 20)
     copied = topic_settings([3], while_copied(usual))
     assert (copied.append_times, copied.retention_ms, copied.retention_bytes) == (False, None, None)
-    assert copy_refusal("t", copied) is not None
+    assert times_refusal("t", copied) is not None
     ended = topic_settings([3], while_copied(usual) | after_copy(usual))
     assert ended == topic_settings([3], usual)
-    assert copy_refusal("t", ended) is None
+    assert times_refusal("t", ended) is None
 
 
 def test_a_topic_with_more_partitions_than_a_log_can_have_is_not_a_log() -> None:

@@ -211,7 +211,7 @@ def test_while_a_log_is_copied_nodes_show_it_and_refuse_producers(
         copier(kafka, names, path).copy()
     log = node.store.logs["temps"]
     assert log.refusal is not None
-    assert "before 'amqp-streams log copy' has copied its log" in log.refusal
+    assert "unless 'amqp-streams log copy' is copying its log" in log.refusal
     copied = copier(kafka, names, path, skip_damaged=True).copy()
     node.loop.run_until(lambda: node.store.logs["temps"].refusal is None, timeout_s=60)
     assert copied[0].runs.count < copied[1].runs.count == 20_000
