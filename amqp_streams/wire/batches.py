@@ -48,6 +48,7 @@ from amqp_streams.wire.layout import (
     DELIVERY_ANNOTATIONS_HEAD,
     NULL_VALUE,
     find_section,
+    map_entries,
 )
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, Timestamp, ULong, Value
@@ -201,9 +202,7 @@ def _annotations(
     message: bytes, at: int, end: int
 ) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
     """Return the entries of a map. Arrays of numbers are returned separately, by name and type code."""
-    narrow = message[at] == 0xC1
-    count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
-    at += 3 if narrow else 9
+    count, at = map_entries(message, at, end)
     values: dict[str, Value] = {}
     arrays: dict[tuple[str, str], array[int]] = {}
     for _ in range(count // 2):

@@ -201,6 +201,21 @@ def section_at(message: bytes, at: int) -> tuple[int, int, int]:
     return code, start, end
 
 
+def map_entries(message: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the number of keys and values of the map at byte `at`, and where the first is.
+
+    `end`: of the map, as its size says.
+
+    Raises:
+        WireError: it ends before its count.
+    """
+    narrow = message[at] == 0xC1
+    first = at + (3 if narrow else 9)
+    if first > end:
+        raise WireError(f"the map at byte {at} has no count")
+    return message[at + 2] if narrow else int.from_bytes(message[at + 5 : first]), first
+
+
 def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
     """Return the code and the start of the value of the section at byte `at`.
 

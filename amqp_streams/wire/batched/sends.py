@@ -47,6 +47,7 @@ from amqp_streams.wire.layout import (
     DELIVERY_ANNOTATIONS_HEAD,
     FOOTER,
     NAMES,
+    map_entries,
     section_at,
 )
 from amqp_streams.wire.types import Symbol, Value
@@ -136,17 +137,10 @@ def resuming(batch: bytes, bytes_max: int) -> bytes:
         if found.codec is not None:
             frame = _only_section(batch, end)
             return resuming(decompressed(frame, found.codec, found.uncompressed, bytes_max), bytes_max)
-        count, start = _count(batch, start)
+        count, start = map_entries(batch, start, end)
         pairs = batch[start:end] + pair
     head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(pairs), count + 2) + pairs
     return b"".join((batch[:at], head, batch[end:]))
-
-
-def _count(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number of keys and values of a map, and where the first is."""
-    if message[at] == 0xC1:
-        return message[at + 2], at + 3
-    return int.from_bytes(message[at + 5 : at + 9]), at + 9
 
 
 def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
@@ -275,7 +269,7 @@ def _annotations(message: bytes, at: int, end: int, events_max: int) -> _Annotat
     `events_max`, whatever the size of the section.
     """
     found = _Annotations()
-    count, at = _count(message, at)
+    count, at = map_entries(message, at, end)
     if count > 2 * ANNOTATIONS_MAX:
         raise WireError(f"a batch has at most {ANNOTATIONS_MAX} delivery annotations (got {count // 2})")
     for _ in range(count // 2):

@@ -132,6 +132,8 @@ def test_any_bytes_are_a_batch_or_a_wire_error(data: st.DataObject) -> None:
         encode(Described(ULong(0x71), {Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1),))}))
         + b"\x00\x53\x75\xa0\x01x",
         b"\x00\x53\x71\x40\x00\x53\x75\xa0\x01x",
+        b"\x00\x53\x71\xc1\x00",
+        b"\x00\x53\x71\xd1\x00\x00\x00\x03\x00\x00\x00",
     ],
 )
 def test_a_text_that_is_not_a_batch_is_refused_with_a_message(message: bytes) -> None:

@@ -91,6 +91,11 @@ def test_what_cannot_be_read_cannot_resume_a_link(message: bytes) -> None:
         read_sent_batch(resuming(message, 100), 2)
 
 
+def test_annotations_that_end_before_their_count_resume_nothing() -> None:
+    with pytest.raises(WireError, match="the map at byte 3 has no count"):
+        resuming(b"\x00\x53\x71\xc1\x00" + data(b"a"), 100)
+
+
 @given(MESSAGES)
 def test_a_batch_is_a_message_as_the_standard_has_it(messages: list[bytes]) -> None:
     written = write_sent_batch(messages, {0: 7}, resumes=True)
