@@ -7,6 +7,7 @@ control sequence.
 """
 
 import logging
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, TextIO
@@ -21,6 +22,9 @@ SECRETS: Final = ("password", "passwd", "token", "secret", "credential", "author
 
 # Keys that structlog writes itself: their values are not masked.
 _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", "_from_structlog"})
+
+_PAIRS: Final = re.compile(r"\w+(?: \w+=%[-\d.]*[sdrf])*")
+"""The form of a text of a logger of the standard library that is an event with fields."""
 
 # Loggers of libraries whose INFO lines do not help an operator.
 _CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets", "sqlalchemy")
@@ -70,7 +74,8 @@ def configure(
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            pass_foreign_args=True,
+            foreign_pre_chain=[split_pairs, *shared, structlog.stdlib.add_logger_name],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
         )
     )
@@ -99,6 +104,25 @@ def _tagged(tags: Mapping[str, object]) -> structlog.typing.Processor:
 
 def _is_news(record: logging.LogRecord) -> bool:
     return record.getMessage() not in _CAUSED_BY_PEERS
+
+
+def split_pairs(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor that gives records of the standard library's loggers their fields.
+
+    It splits the text before the values are in it (`kafka_held_back topic=%s`): no value can add a field.
+    Other texts stay as they are.
+    """
+    args, text = event.pop("positional_args", ()), event["_record"].msg
+    if isinstance(args, tuple) and args and isinstance(text, str) and _PAIRS.fullmatch(text):
+        name, *pairs = text.split(" ")
+        if len(pairs) == len(args):
+            fields = [pair.split("=", 1) for pair in pairs]
+            # Before the other keys, as in lines of structlog's loggers.
+            event["event"] = name
+            for (key, form), value in zip(fields, args, strict=True):
+                if key not in event:
+                    event[key] = value if isinstance(value, int) else form % value
+    return event
 
 
 def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from service_parts.logging_setup import configure
+from service_parts.logging_setup import MASKED, configure
 from service_parts.settings.choices import LogFormat, LogLevel
 
 
@@ -98,6 +98,38 @@ def test_the_standard_librarys_loggers_write_the_same_lines() -> None:
     logging.getLogger("some.library").warning("disk %s", "full", extra={"unused": 1})
     (event,) = log.events()
     assert (event["event"], event["level"], event["logger"]) == ("disk full", "warning", "some.library")
+
+
+def test_fields_of_a_standard_logger_are_fields() -> None:
+    log = Log()
+    logger = logging.getLogger("some.library")
+    logger.warning("topic_away topic=%s partition=%d seconds=%.1f", "t a=b\n", 3, 0.25)
+    event = log.events()[0]
+    assert event["event"] == "topic_away"
+    assert (event["topic"], event["partition"], event["seconds"]) == ("t a=b\\n", 3, "0.2")
+    logger.warning("login_failed user=%s password=%s", "u", "very")
+    assert log.events()[1]["password"] == MASKED
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "event"),
+    [
+        ("moved log=%s: another text", ("l",), "moved log=l: another text"),
+        ("plain text %s", ("a=b",), "plain text a=b"),
+        ("share=%s", ("a",), "share=a"),
+        ("moved log=%(log)s", ({"log": "l"},), "moved log=l"),
+        ("began", (), "began"),
+        ("moved log=l", (), "moved log=l"),
+        ("moved event=%s level=%s", ("a", "b"), "moved"),
+    ],
+)
+def test_other_texts_of_a_standard_logger_stay_as_they_are(
+    text: str, arguments: tuple[object, ...], event: str
+) -> None:
+    log = Log()
+    logging.getLogger("some.library").warning(text, *arguments)
+    (found,) = log.events()
+    assert (found["event"], found["level"]) == (event, "warning")
 
 
 def test_python_warnings_are_log_lines() -> None:
