@@ -10,6 +10,7 @@ PostgreSQL (Debian: apt-get install postgresql) there is one gateway, with a fil
 
 import argparse
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -32,6 +33,8 @@ FOLDER: Final = PROJECT / "build" / "cluster"
 NODES: Final = 3
 GATEWAYS: Final = 2
 _SECRET: Final = "node-secret"
+_START: Final = "start.sh"
+"""In the folder of a node: starts it again where clients know it."""
 _DATABASE: Final = {"listen_addresses": "", "max_connections": "60"}
 
 
@@ -52,11 +55,16 @@ class Running:
     def words(self) -> str:
         """What people need to know."""
         lines = [f"{'Kafka':<12}{self.brokers}"]
-        lines += [f"{'node ' + str(number):<12}{node.url}" for number, node in enumerate(self.nodes, 1)]
+        for number, node in enumerate(self.nodes, 1):
+            admin, console = (f"http://{node.addresses[kind][0]}" for kind in ("admin", "console"))
+            lines.append(f"{'node ' + str(number):<12}{node.url}, process {node.pid}")
+            lines.append(f"{'':<12}admin {admin}, console {console}")
+            lines.append(f"{'':<12}if it was killed: sh {node.folder / _START}")
         lines += [f"{'all nodes':<12}{self.amqp}", f"{'PostgreSQL':<12}{self.database or 'not installed'}"]
         for number, gateway in enumerate(self.gateways, 1):
             console = f"http://{gateway.addresses['console'][0]}"
-            lines.append(f"{'gateway ' + str(number):<12}{gateway.base_url}, console {console}")
+            lines.append(f"{'gateway ' + str(number):<12}{gateway.base_url}, process {gateway.pid}")
+            lines.append(f"{'':<12}console {console}")
         return "\n".join(lines)
 
 
@@ -78,11 +86,14 @@ def running(folder: Path, *, nodes: int = NODES, gateways: int = GATEWAYS) -> It
         secret.touch(0o600)
         secret.write_text(secrets.token_hex(32))
         between = ("--node-listen", "127.0.0.1:0", "--node-secret-file", str(secret))
-        store = ("--store", "kafka", "--kafka-servers", kafka.servers, *between)
+        pages = ("--admin-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0")
+        store = ("--store", "kafka", "--kafka-servers", kafka.servers, *between, *pages)
         started = tuple(
             stack.enter_context(KafkaNode(folder / f"node-{number}", *store))
             for number in range(1, nodes + 1)
         )
+        for node in started:
+            (node.folder / _START).write_text(f"exec {shlex.join(node.command())}\n")
         database = None
         if postgresql.binaries() is not None:
             database = postgresql.url_of(stack.enter_context(postgresql.server(_DATABASE)))

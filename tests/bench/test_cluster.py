@@ -60,6 +60,22 @@ def test_nodes_share_a_group_and_gateways_a_broker(tmp_path: Path) -> None:
         sender.close()
         for words in (first.url, second.url, cluster.brokers, cluster.gateways[0].base_url):
             assert words in cluster.words()
+        for node in cluster.nodes:
+            assert f"{node.url}, process {node.pid}\n" in cluster.words()
+            assert f"admin http://{node.addresses['admin'][0]}, console http://" in cluster.words()
+        second.kill()
+        ready = second.folder / "ready.json"
+        ready.unlink()
+        again = subprocess.Popen(["sh", second.folder / "start.sh"], stderr=subprocess.DEVNULL)
+        try:
+            while not ready.exists():
+                assert again.poll() is None
+                time.sleep(0.01)
+            with connect(second.url) as two:
+                assert two.info("temps").partitions
+        finally:
+            again.terminate()
+            again.wait(SECONDS_MAX)
 
 
 def test_a_folder_with_other_things_and_one_with_a_cluster_that_runs_stay(
