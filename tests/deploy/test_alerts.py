@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from knative_gateway.engine.sharing import GROUP
 from tests.deploy.alert_cases import CASES, Series
 
 ROOT = Path(__file__).parents[2]
@@ -116,3 +117,10 @@ def test_prometheus_reads_the_configuration_and_all_rules() -> None:
     assert "rule files found" in promtool("check", "config", PROMETHEUS / "prometheus.yml")
     words = promtool("check", "rules", *sorted((PROMETHEUS / "rules").iterdir()))
     assert sum(map(int, re.findall(r"(\d+) rules found", words))) == len(RULES)
+
+
+def test_a_lag_of_the_group_of_gateways_raises_no_alert() -> None:
+    """Their positions are in their own database: the node does not know them, so this lag only grows."""
+    text = (ROOT / "deploy" / "prometheus" / "rules" / "node.yml").read_text()
+    rule = text.partition("- alert: AmqpStreamsGroupLagGrows")[2].partition("- alert:")[0]
+    assert rule.count("amqp_streams_group_lag_events{") == rule.count(f'{{group!="{GROUP}"}}') == 3

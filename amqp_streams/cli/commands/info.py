@@ -4,7 +4,13 @@ import click
 
 from amqp_streams.cli.completion import log_names
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
-from amqp_streams.cli.terminal.console import human_bytes, human_duration, print_json, print_table
+from amqp_streams.cli.terminal.console import (
+    human_bytes,
+    human_duration,
+    print_json,
+    print_table,
+    stored_size,
+)
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import LogInfo
 from amqp_streams.log_settings import LOG_SETTINGS
@@ -39,7 +45,7 @@ def show(found: LogInfo, *, as_json: bool) -> None:
             one.earliest_offset,
             one.latest_offset,
             one.event_count,
-            None if one.bytes is None else human_bytes(one.bytes),
+            None if one.bytes is None else stored_size(one.bytes, one.event_count or 0),
             iso_time(one.first_timestamp_ms),
             iso_time(one.last_timestamp_ms),
             one.state,
@@ -60,7 +66,8 @@ def headline(found: LogInfo) -> str:
     )
     sync = "" if found.sync is None else f"; sync {found.sync}"
     return (
-        f"{found.log}: {len(found.partitions)} partitions, {events:,} events, {human_bytes(stored)}; kept"
+        f"{found.log}: {len(found.partitions)} partitions, {events:,} events,"
+        f" {stored_size(stored, events)}; kept"
         f" {age}{size}{sync}"
     )
 

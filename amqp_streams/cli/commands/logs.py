@@ -23,6 +23,7 @@ from amqp_streams.cli.terminal.console import (
     print_json,
     print_table,
     report,
+    stored_size,
 )
 from amqp_streams.cli.terminal.describing import described_lines
 from amqp_streams.cli.terminal.parameters import NAME, Bound
@@ -214,7 +215,7 @@ def _figures(extent: LogExtent | None) -> tuple[int | None, str | None]:
     return (
         (None, None)
         if extent is None
-        else (_events(extent), human_bytes(sum(one.bytes for one in extent.partitions)))
+        else (_events(extent), stored_size(sum(one.bytes for one in extent.partitions), _events(extent)))
     )
 
 

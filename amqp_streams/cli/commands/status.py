@@ -13,7 +13,7 @@ import click
 from amqp_streams import names
 from amqp_streams.cli.commands.logs import listed
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
-from amqp_streams.cli.terminal.console import human_bytes, print_json
+from amqp_streams.cli.terminal.console import human_bytes, print_json, stored_size
 from amqp_streams.cli.terminal.health import health_json, health_lines, warning_lines
 from amqp_streams.cli.terminal.wording import sentence
 from amqp_streams.client import Client, ConnectError, ManagementError, NodeInfo
@@ -168,7 +168,7 @@ def _lines(found: Mapping[str, Any], health: NodeInfo | None) -> list[tuple[str,
                 "logs",
                 (
                     f"{found['logs']:,}, with {found['partitions']:,} partitions, {found['events']:,} events,"
-                    f" {human_bytes(found['bytes'])}"
+                    f" {stored_size(found['bytes'], found['events'])}"
                 ),
             ),
         ]

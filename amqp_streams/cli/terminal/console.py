@@ -84,6 +84,11 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def stored_size(size: int, events: int) -> str:
+    """The size of stored events; `-` if the node does not know it: Kafka does not say it."""
+    return "-" if events and not size else human_bytes(size)
+
+
 def human_duration(ms: int) -> str:
     """A duration in the notation of the settings: `7d`, `1h30m`, `500ms`."""
     parts = []

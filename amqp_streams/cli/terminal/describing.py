@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from amqp_streams.cli.terminal.console import human_bytes, human_duration
+from amqp_streams.cli.terminal.console import human_bytes, human_duration, stored_size
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import CursorInfo, GroupInfo, LogInfo
 from amqp_streams.client.management.cursors import lag_of
@@ -39,7 +39,7 @@ def _facts(
     events = [one.event_count or 0 for one in partitions]
     yield "partitions", f"{len(partitions):,}"
     yield "events", f"{sum(events):,}{_skew([one.partition for one in partitions], events)}"
-    yield "bytes", human_bytes(sum(one.bytes or 0 for one in partitions))
+    yield "bytes", stored_size(sum(one.bytes or 0 for one in partitions), sum(events))
     first = [one.first_timestamp_ms for one in partitions if one.first_timestamp_ms is not None]
     last = [one.last_timestamp_ms for one in partitions if one.last_timestamp_ms is not None]
     yield "first event", iso_time(min(first)) or "-" if first else "-"

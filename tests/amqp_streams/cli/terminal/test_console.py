@@ -14,6 +14,7 @@ from amqp_streams.cli.terminal.console import (
     print_table,
     progress,
     say,
+    stored_size,
 )
 from service_parts.settings.units import duration_ms
 
@@ -74,3 +75,9 @@ def test_a_progress_bar_is_not_shown_without_a_terminal(capsys: pytest.CaptureFi
     with progress("sending", 10) as advance:
         advance(5, note="half")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("size", "events", "shown"), [(0, 0, "0 B"), (0, 1, "-"), (2048, 1, "2.0 KiB")])
+def test_a_size_that_the_node_does_not_know_is_a_dash(size: int, events: int, shown: str) -> None:
+    """Kafka does not say how many bytes a partition has."""
+    assert stored_size(size, events) == shown
