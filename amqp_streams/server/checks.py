@@ -4,15 +4,20 @@ Law: it changes nothing, and disturbs no node that runs: what such a node uses i
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import os
+import socket
+import ssl
 import time
 from collections.abc import Iterator
 from errno import EADDRINUSE
 from pathlib import Path
+from typing import Final
 
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError, StorageError
+from amqp_streams.peering_settings import PeeringSettings
 from amqp_streams.server.console import check_console
 from amqp_streams.server.homes import credentials
 from amqp_streams.server.identity.tokens import TokenCheck
@@ -22,6 +27,9 @@ from amqp_streams.server.listening.tls import server_context
 from amqp_streams.server.opening import KAFKA_EXTRA
 from amqp_streams.storage import offline
 from service_parts.settings.listeners import Listener as Address
+
+_TURNS: Final = 4
+"""More than both sides of a TLS handshake need."""
 
 
 def check_start(settings: NodeSettings) -> list[str]:
@@ -39,6 +47,9 @@ def check_start(settings: NodeSettings) -> list[str]:
     if settings.console is not None:
         check_console(settings.console)
     remarks = list(asyncio.run(_check_addresses(settings)))
+    if settings.node is not None:
+        _check_certificate(settings.node)
+        remarks.extend(_check_advertised(settings.node))
     if settings.data_dir is not None:
         remarks.extend(_check_folder(settings.data_dir))
     return remarks
@@ -76,6 +87,37 @@ async def _check_addresses(settings: NodeSettings) -> list[str]:
                 raise
             remarks.append(f"{address} is in use by another process, perhaps by the node that runs now")
     return remarks
+
+
+def _check_certificate(settings: PeeringSettings) -> None:
+    """Let the node connect to itself in memory: both sides verify its certificate as other nodes do."""
+    found = credentials.load(settings)
+    if found.calling is None or found.listening is None:
+        return
+    name = settings.certificate_name or settings.advertised_host
+    to_caller, to_called = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = found.calling.wrap_bio(to_caller, to_called, server_hostname=name)
+    called = found.listening.wrap_bio(to_called, to_caller, server_side=True)
+    try:
+        for _ in range(_TURNS):
+            for side in (caller, called):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    except ssl.SSLError as error:
+        reason = (
+            error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error.reason)
+        )
+        message = f"node.certificate: other nodes would refuse {settings.certificate}: {reason}"
+        raise ConfigError(message) from error
+
+
+def _check_advertised(settings: PeeringSettings) -> Iterator[str]:
+    host = settings.advertised_host
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        yield f"node.advertise: this machine does not find {host}: {reason}"
 
 
 def _check_folder(folder: Path) -> Iterator[str]:

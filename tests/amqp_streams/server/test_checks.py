@@ -73,6 +73,26 @@ def test_the_certificates_of_the_nodes_are_read(authority: Authority) -> None:
         check_files(on_kafka(**given | {"ca": files.key}))
 
 
+def test_a_certificate_that_other_nodes_would_refuse_is_named(authority: Authority, tmp_path: Path) -> None:
+    files, others = authority.issue("peer"), Authority(tmp_path / "others")
+    own = {"certificate": files.certificate, "key": files.key, "ca": authority.ca}
+    assert check_start(on_kafka(**own)) == []
+    named = authority.issue("named", names="DNS:nodes.example")
+    common = {**own, "certificate": named.certificate, "key": named.key}
+    assert check_start(on_kafka(**common, certificate_name="nodes.example")) == []
+    for given in ({**own, "ca": others.ca}, common, {**own, "certificate_name": "nodes.example"}):
+        with pytest.raises(ConfigError, match=r"node\.certificate: other nodes would refuse .*\.pem: \w+"):
+            check_start(on_kafka(**given))
+
+
+def test_an_advertised_host_that_is_not_found_is_a_remark(authority: Authority) -> None:
+    """Other machines may find it."""
+    files = authority.issue("named", names="DNS:nowhere.invalid")
+    tls = {"certificate": files.certificate, "key": files.key, "ca": authority.ca}
+    (remark,) = check_start(on_kafka(**tls, advertise="nowhere.invalid:5680"))
+    assert remark.startswith("node.advertise: this machine does not find nowhere.invalid: ")
+
+
 def test_what_a_running_node_uses_is_a_remark(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", "--console-listen", "127.0.0.1:0") as node:
         address = node.addresses["amqp"][0]
