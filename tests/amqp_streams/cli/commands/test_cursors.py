@@ -64,7 +64,7 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
     first, second = json.loads(run("cursor", "list", "temps", "--json").stdout)["cursors"]
     assert first == {
         "log": "temps", "id": "9de4", "group": None, "container": "reports", "name": "nightly",
-        "user": "alice", "active": True,
+        "user": "alice", "active": True, "members_known": True, "members_reason": None,
         "updated": "2026-11-21T06:30:00.000Z", "lag": 1002,
         "partitions": [
             {"partition": "0", "offset": 41, "next": 42, "lag": 1000, "epoch": None, "owner": None},
